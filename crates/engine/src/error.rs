@@ -1,6 +1,6 @@
 //! Errors of the engine.
 //!
-//! Variants say what was asked and what is wrong on disk.
+//! Variants name the failed operation and the fault on disk.
 
 use rustix::io::Errno;
 use ubtrfs_device::nonblocking::WouldBlock;
@@ -38,15 +38,15 @@ pub enum Error {
     Aborted(String),
     #[error("the volume is closed")]
     Closed,
-    /// The process that opened the volume has forked this one.
+    /// This process is a fork of the one that opened the volume.
     #[error("the volume was opened by the parent process, before a fork")]
     Forked,
     #[error("the volume cannot be written: {0}")]
     Unwritable(String),
-    /// The volume has an fsync log, which cannot be read. The state of the last commit can be had without it.
+    /// The volume has an fsync log that cannot be read. The last commit can be used without it.
     #[error("the fsync log cannot be read: {0}")]
     LogRead(#[source] Box<Error>),
-    /// An item of the fsync log cannot be replayed. The state of the last commit can be had without the log.
+    /// An item of the fsync log cannot be replayed. The last commit can be used without the log.
     #[error(
         "the fsync log of subvolume {subvolume} cannot be replayed: block {block}, item {key}: {source}"
     )]
@@ -108,15 +108,15 @@ pub enum Error {
     NotASubvolume,
     #[error("subvolume {0} is read-only")]
     ReadOnlySubvolume(RootId),
-    /// It must be read-only, and is not or has not always been.
+    /// The subvolume must be read-only, and is not or has not always been.
     #[error("subvolume {0} is not read-only")]
     WritableSubvolume(RootId),
-    /// It is sent or compared, and must not change.
+    /// The subvolume is being sent or compared, and must not change.
     #[error("subvolume {0} is in use as a snapshot and stays read-only")]
     HeldSubvolume(RootId),
     #[error("subvolume {0} is the default subvolume")]
     DefaultSubvolume(RootId),
-    /// Immutable or append-only, or a kind of file with which it cannot be done.
+    /// The inode is immutable or append-only, or its file type does not allow the change.
     #[error("the flags or the kind of inode {} of subvolume {} forbid the change", .0.ino, .0.root)]
     NotPermitted(FileId),
     #[error("invalid {0}")]
@@ -218,8 +218,8 @@ impl Error {
         }
     }
 
-    /// Returns whether nothing is wrong and nothing was done, but the thread must not wait
-    /// (`ubtrfs_device::nonblocking`).
+    /// Returns whether the operation only failed because the thread must not wait
+    /// (`ubtrfs_device::nonblocking`). Nothing is wrong and nothing was changed.
     pub fn is_would_block(&self) -> bool {
         match self {
             Error::WouldBlock(_) | Error::Tree(TreeError::WouldBlock(_)) => true,
@@ -231,8 +231,8 @@ impl Error {
         }
     }
 
-    /// Returns whether it says that the volume, or what it lies on, is protected from being written. The kernel's btrfs
-    /// says as much in the same cases, and mount(8) then tries without writing.
+    /// Returns whether the volume or its storage is write-protected. The kernel's btrfs fails in the same
+    /// cases, and mount(8) then retries read-only.
     pub fn is_write_protected(&self) -> bool {
         let Error::Device(DeviceError::Open { source, .. }) = self else {
             return matches!(self, Error::Seed);
@@ -243,7 +243,7 @@ impl Error {
         )
     }
 
-    /// Returns whether it says that a volume may be opened for reading only.
+    /// Returns whether the volume can only be opened for reading.
     pub fn is_unwritable(&self) -> bool {
         match self {
             Error::Unwritable(_) | Error::Seed => true,
@@ -257,12 +257,12 @@ impl Error {
         }
     }
 
-    /// Returns whether it says that the fsync log cannot be replayed.
+    /// Returns whether the fsync log cannot be replayed.
     pub fn is_of_log(&self) -> bool {
         matches!(self, Error::LogRead(_) | Error::LogItem { .. })
     }
 
-    /// Returns whether it says that the volume is full.
+    /// Returns whether the volume is full.
     pub fn is_no_space(&self) -> bool {
         matches!(
             self,
@@ -271,10 +271,10 @@ impl Error {
     }
 }
 
-/// A fault of an item that the checker of its block let pass.
+/// A fault of an item that the check of its block does not find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptItem {
-    /// An item of space or of transactions.
+    /// A fault of an item of the space or transaction layer.
     #[error(transparent)]
     Stored(ubtrfs_transaction::CorruptItem),
     #[error("item cannot be decoded")]
@@ -328,7 +328,7 @@ impl From<LimitError> for Error {
             LimitError::Name => Error::Invalid("name"),
             LimitError::XattrName => Error::Invalid("name of an attribute"),
             LimitError::XattrTooLarge { .. } => Error::XattrTooBig,
-            // As for a path, of which none is empty.
+            // As for an empty path.
             LimitError::TargetEmpty => Error::NotFound,
             LimitError::Target => Error::Invalid("target of a symbolic link"),
             LimitError::FileTooLarge { .. } => Error::FileTooBig,
@@ -350,7 +350,8 @@ impl From<ubtrfs_transaction::CorruptItem> for CorruptItem {
     }
 }
 
-/// One to one, so that a caller finds each error in one place. An error that came from above goes back as it was.
+/// One to one, so that each error has a single variant for callers. An error of this crate that passed
+/// through a lower layer is unwrapped.
 impl From<ubtrfs_transaction::Error> for Error {
     fn from(error: ubtrfs_transaction::Error) -> Error {
         use ubtrfs_transaction::Error as Below;

@@ -1,8 +1,9 @@
-//! The file system: what the items of the trees mean together.
+//! The file system: the meaning of the items in the trees.
 //!
-//! From low to high: `inode` < `file` (data) < `namespace` < `subvolume` < `log` (fsync) < `volume` (the public
-//! face). Above it are `snapshot` (reading a subvolume as a whole), `inspect` (reports) and `rights` (of callers).
-//! Reading goes through views of the trees and never blocks a reader on another's IO except for the same cold block.
+//! From low to high: `inode` < `file` (data) < `namespace` < `subvolume` < `log` (fsync) < `volume` (the
+//! public API). On top are `snapshot` (reading a whole subvolume), `inspect` (reports) and `rights` (of
+//! callers). Reads go through views of the trees. A reader waits for another's IO only if both need the same
+//! cold block.
 //!
 //! Not here: trees by id, space and transactions (`ubtrfs-transaction`).
 

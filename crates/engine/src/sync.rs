@@ -1,4 +1,4 @@
-//! The atomics and locks of syncs side by side. The tests in `tests/models` compile these with those of loom in their place.
+//! The atomics and locks of group sync. The tests in `tests/models` replace them by those of loom.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

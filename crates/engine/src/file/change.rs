@@ -1,4 +1,4 @@
-//! A regular file that is about to change: what must hold, and what every change of its data changes.
+//! Checks before a regular file is changed, and the updates that every change of its data shares.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub(super) fn read_file(inode: &Inode) -> Result<InodeItem> {
     }
 }
 
-/// Refuses a file with any of these flags, and one with fs-verity, whose data never changes.
+/// Refuses a file with any of these flags, or with fs-verity, whose data never changes.
 pub(super) fn refuse_flags(inode: &Inode, guards: InodeFlags) -> Result<()> {
     let guards = guards | InodeFlags::RO_VERITY;
     let _state = lock::read(&inode.lock)?;
@@ -31,14 +31,14 @@ pub(super) fn refuse_flags(inode: &Inode, guards: InodeFlags) -> Result<()> {
     }
 }
 
-/// Notes that the contents changed now.
+/// Sets the mtime and ctime to now.
 pub(super) fn note_write(item: &mut InodeItem) {
     let now = FileTime::now();
     item.mtime = now.into();
     note_change(item, now);
 }
 
-/// Returns the end of a range, or an error if the range reaches beyond the largest file.
+/// Returns the end of a range, or an error if it is beyond the largest file size.
 pub(super) fn end_of(offset: u64, len: u64) -> Result<u64> {
     match offset.checked_add(len) {
         Some(end) if end <= MAX_FILE_BYTES => Ok(end),
@@ -47,7 +47,8 @@ pub(super) fn end_of(offset: u64, len: u64) -> Result<u64> {
 }
 
 impl Files {
-    /// Enters to change a file, unless its subvolume was deleted or became read-only since its inode was looked up.
+    /// Joins the transaction to change a file, unless its subvolume was deleted or became read-only since the
+    /// look-up.
     pub(super) fn join_to_change_file<'v>(
         &'v self,
         inode: &Inode,
@@ -56,7 +57,8 @@ impl Files {
         self.inodes.join_to_change(reservation, &inode.tree)
     }
 
-    /// Enters to finish a change that has begun, or to store what is buffered, also if the subvolume has become read-only.
+    /// Joins the transaction to finish a change or to store buffered data, even if the subvolume has become
+    /// read-only.
     pub(super) fn join_to_finish_change<'v>(
         &'v self,
         inode: &Inode,
@@ -67,7 +69,7 @@ impl Files {
         Ok(txn)
     }
 
-    /// Returns how many extents a step of at most `most` meets in `range`, as things stand.
+    /// Returns the number of extents in `range` as it is now, up to the limit `most`.
     pub(super) fn extents_in(
         &self,
         inode: &Inode,
@@ -79,9 +81,9 @@ impl Files {
         Ok(extent_edit.extents().count())
     }
 
-    /// Commits between two steps of a change, if much has been done or if there is no room for the next step. The
-    /// caller has locked the file's extents. Reclaiming space writes back files, which would wait for these locks, so
-    /// this thread commits.
+    /// Commits between two steps of a change, if many edits have accumulated or there is no room for the next
+    /// step. The caller has locked the file's extents. This thread commits itself, because reclaiming space
+    /// writes back files and would wait for these locks.
     pub(super) fn commit_between_steps(&self, next: EditEstimate) -> Result<()> {
         match self.inodes.transactions()?.wants_commit(next) {
             true => Ok(self.inodes.transactions()?.commit_running()?),

@@ -1,14 +1,14 @@
-//! Sharing extents between files, or parts of one: clone, dedupe, copy.
+//! Sharing extents between files or within one: clone, dedupe, copy.
 //!
-//! A clone refers to the same extents, whole sectors of them. Inline data is copied. It is made in steps that
-//! leave both files sound.
+//! A clone refers to the same extents, in whole sectors. Inline data is copied. Cloning runs in steps, and
+//! both files are sound after every step.
 //!
 //! Invariants
-//! - INLINE-COPY-1: the destination keeps its extent until the copy of inline data has one. Each commit has the old bytes or
-//!   the new ones.
+//! - INLINE-COPY-1: the destination keeps its old extent until the copy of inline data has its own. Each
+//!   commit has either the old bytes or the new ones.
 //!
-//! Locks: the extents of both files, in the order of `FileId`; only the destination's lock.
-//! Not here: permission to call it for these files; that they are of one mount.
+//! Locks: the extents of both files, in the order of `FileId`; only the destination's inode lock.
+//! Not here: the permission checks, and the check that both files are in one mount.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,18 +27,18 @@ use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
 use crate::inode::{DelallocReservation, FileExtentsState, Inode, WriteBuffer, note_times};
 
-/// Extents of either file that one step meets.
+/// The most extents of either file that one step changes.
 const STEP: usize = 512;
-/// Smallest limit of a step: for files with fewer extents there, or without room for a larger step.
+/// The smallest limit of a step: for ranges with fewer extents, or on a volume without room for more.
 const LEAST_STEP: usize = 4;
-/// Items that an extent of both costs: those that come and go, each with its reference, and what is left of them.
+/// Items per extent: those deleted and inserted, each with its reference, and the remainders of cut extents.
 const EXTENT_ITEMS: u64 = 8;
 const COMPARE_BYTES: usize = 128 << 10;
 const COPY_BYTES: usize = 1 << 20;
-/// While the source has buffered data, copies of at most this length do not share extents.
+/// While the source has buffered data, copies up to this length do not share extents.
 const COPIED_BYTES: u64 = 32 << 10;
 
-/// A part of one file and its place in another, or elsewhere in the same.
+/// A range of the source and its place in the destination, perhaps in the same file.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     from: u64,
@@ -46,7 +46,7 @@ struct Share {
     len: u64,
 }
 
-/// Two files with their extents locked; perhaps the same.
+/// Two files with their extents locked, perhaps the same file.
 struct Pair<'a> {
     src: &'a Arc<Inode>,
     dst: &'a Arc<Inode>,
@@ -73,8 +73,9 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// Writes back what both files have buffered. Errors: the thread must not wait, and there is something to be
-    /// written.
+    /// Writes back the buffered data of both files.
+    ///
+    /// Errors: the thread must not wait, and there is buffered data.
     fn write_back(&mut self, files: &Files) -> Result<()> {
         if nonblocking::is_set() {
             for inode in [self.src, self.dst] {
@@ -99,7 +100,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Returns the estimate for one step. All its items are in the destination, side by side.
+/// Returns the estimate for one step. All its items are neighbours in the destination.
 fn cost_of(step: usize) -> EditEstimate {
     EditEstimate::neighbours(EXTENT_ITEMS * step as u64)
 }
@@ -112,8 +113,8 @@ fn facts(inode: &Inode) -> Result<(InodeFlags, u64)> {
 }
 
 impl Files {
-    /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on. With `len` 0 it
-    /// shares all to the end of `src`. Returns how many bytes these were.
+    /// Clones: makes `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset`
+    /// on. A `len` of 0 means up to the end of `src`. Returns the number of cloned bytes.
     pub(crate) fn clone_range(
         &self,
         src: FileId,
@@ -149,9 +150,10 @@ impl Files {
         Ok(share.len)
     }
 
-    /// Has parts of two files that hold the same bytes share their extents. Returns false if the bytes differ. Of a
-    /// length that is not whole sectors the rest is left out, neither compared nor shared, unless the range ends with
-    /// both files. Times stay as they are.
+    /// Deduplicates: makes two ranges with equal bytes share extents. Returns false if the bytes differ.
+    ///
+    /// An incomplete last sector is neither compared nor shared, unless the range ends with both files. Times
+    /// do not change.
     pub(crate) fn dedupe_range(
         &self,
         src: FileId,
@@ -185,13 +187,13 @@ impl Files {
         Ok(true)
     }
 
-    /// Returns whether the flag SYNC of either file wants what they come to share to be durable, as in the kernel.
+    /// Returns whether the shared data must be durable: as in the kernel, if either file has the flag SYNC.
     fn syncs_shares(&self, src: &Inode, dst: &Inode) -> Result<bool> {
         Ok(self.syncs_writes(src)? || self.syncs_writes(dst)?)
     }
 
-    /// Copies bytes from file to file, by sharing extents where that can be done and is worth it. Returns how many,
-    /// which is less than `len` only at the source's end, and where the rest failed.
+    /// Copies bytes from file to file, and shares extents where that is possible and worth it. Returns the
+    /// number of copied bytes. It is less than `len` only at the source's end, or if the rest failed.
     pub(crate) fn copy_range(
         &self,
         src: FileId,
@@ -213,12 +215,13 @@ impl Files {
         }
         let mut done = 0;
         let whole = len - len % sectorsize;
-        // Part of a sector is shared where both files end with it.
+        // A partial sector can be shared only if both files end with it.
         let ends = src_offset + len == src_size && dst_offset + len >= self.inodes.attr(dst)?.size;
         let shared = if ends { len } else { whole };
         let aligned =
             src_offset.is_multiple_of(sectorsize) && dst_offset.is_multiple_of(sectorsize);
-        // Shared data must be written back first, and that by itself.
+        // Sharing needs the data written back first. For a small copy of buffered data that costs more than
+        // copying.
         let copies = whole == 0 || len <= COPIED_BYTES && self.is_buffered(src)?;
         if !copies && (!aligned || shared < len) {
             nonblocking::check()?;
@@ -226,7 +229,7 @@ impl Files {
         if aligned && !copies {
             match self.clone_range(src, src_offset, shared, dst, dst_offset) {
                 Ok(cloned) => done = cloned,
-                // They have changed since.
+                // The files have changed since the checks: copy the bytes.
                 Err(Error::CsumsDiffer | Error::Invalid(_) | Error::Unaligned) => {
                     nonblocking::check()?;
                 }
@@ -244,7 +247,7 @@ impl Files {
             match copied {
                 Ok(0) => break,
                 Ok(more) => done += more,
-                // Callers would take an error for a file that is as before.
+                // With an error, the caller would assume that nothing was copied.
                 Err(error) if done > 0 => {
                     tracing::debug!(?dst, done, %error, "a part is copied");
                     break;
@@ -260,8 +263,8 @@ impl Files {
         Ok(lock::read(&inode.lock)?.buffer.is_dirty())
     }
 
-    /// Locks both files with nothing buffered, and reserves what a step takes, with data if any is to be written.
-    /// Second, how many extents a step may meet.
+    /// Reserves the needs of a step, including data space if data must be written. Then locks both files with
+    /// nothing buffered. Also returns the most extents that a step may change.
     fn begin_share<'a>(
         &self,
         src: &'a Arc<Inode>,
@@ -277,12 +280,13 @@ impl Files {
             if writes || !self.writes_data(src, dst, share)? {
                 return Ok((delalloc, step, pair));
             }
+            // The files changed before the lock was taken: reserve again, now with data space.
             writes = true;
         }
     }
 
-    /// Returns whether sharing writes any data: a copy of inline data, or the last sector of a file that grows first.
-    /// The rest takes none, as in the kernel.
+    /// Returns whether sharing writes any data: a copy of inline data, or the last sector of a file that
+    /// grows first. As in the kernel, other clones need no data space.
     fn writes_data(&self, src: &Inode, dst: &Inode, share: Share) -> Result<bool> {
         let sectorsize = self.roots.sectorsize();
         let (src_size, dst_size) = (facts(src)?.1, facts(dst)?.1);
@@ -299,7 +303,7 @@ impl Files {
         Ok(is_inline || src_size <= sectorsize && state.buffer.is_dirty())
     }
 
-    /// Returns how many extents of either file sharing meets, as things stand, as far as one step goes.
+    /// Returns the larger number of extents in the two ranges as they are now, up to the limit of a step.
     fn extents_to_share(&self, src: &Inode, dst: &Inode, share: Share) -> Result<usize> {
         let within = |start: u64| {
             let end = start.saturating_add(share.len);
@@ -309,8 +313,8 @@ impl Files {
         Ok(from.max(self.extents_in(dst, within(share.to), STEP)?))
     }
 
-    /// Reserves the worst case of a step that meets `met` extents, or of a small step if there is no room for that. If
-    /// data is to be written, space for it is reserved as well. Second, how many extents the step may meet.
+    /// Reserves the worst case of a step with `met` extents, or of a small step if there is no room for that.
+    /// With `writes_data` it also reserves data space. Also returns the most extents that a step may change.
     fn reserve_for_clone(
         &self,
         writes_data: bool,
@@ -333,8 +337,8 @@ impl Files {
         Ok((delalloc, LEAST_STEP))
     }
 
-    /// Checks a clone by the kernel's rules. Returns the share, where a length of 0 has become the length to the
-    /// source's end.
+    /// Checks a clone by the kernel's rules. Returns the share, with a length of 0 replaced by the length up
+    /// to the source's end.
     fn check_clone(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
         let sectorsize = self.roots.sectorsize();
         let (src_size, dst_size) = (facts(pair.src)?.1, facts(pair.dst)?.1);
@@ -352,8 +356,8 @@ impl Files {
         self.check_places(pair, Share { from, to, len })
     }
 
-    /// Checks a deduplication by the kernel's rules. Returns the share without the part of its length that cannot be
-    /// shared.
+    /// Checks a deduplication by the kernel's rules. Returns the share without the incomplete last sector
+    /// that cannot be shared.
     fn check_dedupe(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
         let (src_size, dst_size) = (facts(pair.src)?.1, facts(pair.dst)?.1);
         let Share { from, to, len } = share;
@@ -368,7 +372,7 @@ impl Files {
         self.check_places(pair, Share { from, to, len })
     }
 
-    /// Checks whether two files can share at these places.
+    /// Checks that the two files can share extents at these offsets.
     fn check_places(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
         let sectorsize = self.roots.sectorsize();
         let Share { from, to, len } = share;
@@ -389,7 +393,7 @@ impl Files {
         let mut bufs = [vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]];
         let mut done = 0;
         while done < share.len {
-            // Anew for each piece: what others free meanwhile is not kept back to the end.
+            // A new epoch for each piece: a long comparison must not delay the reuse of freed space.
             let _epoch = self.roots.node_store().epoch();
             let len = COMPARE_BYTES.min((share.len - done) as usize);
             let sides = [(pair.src, share.from + done), (pair.dst, share.to + done)];
@@ -407,8 +411,8 @@ impl Files {
         Ok(true)
     }
 
-    /// Shares the range in steps, each of which meets at most `most` extents. Each step calls `note` on the
-    /// destination's item.
+    /// Shares the range in steps of at most `most` extents. Each step calls `note` on the destination's inode
+    /// item.
     ///
     /// Errors: the thread must not wait, and more than one step is needed.
     fn share(
@@ -428,7 +432,8 @@ impl Files {
             let to = share.to + done..share.to + whole;
             let (src, src_end) = ExtentEdit::load_head(pair.src, sectorsize, from.clone(), most)?;
             let (dst, dst_end) = ExtentEdit::load_head(pair.dst, sectorsize, to.clone(), most)?;
-            // Inline data is written as data, which says how long the file is by then: it goes alone.
+            // Inline data is written as data, and its length depends on the file's size at that time, so it
+            // takes a step of its own.
             let is_inline = matches!(first_of(&src, &from), Some((_, Extent::Inline(_))));
             let longest = if is_inline { sectorsize } else { whole };
             let step = longest.min(src_end - from.start).min(dst_end - to.start);
@@ -479,6 +484,7 @@ impl Files {
             let cut = place.start.max(from.start)..place.end.min(from.end);
             let within = cut.start - place.start..cut.end - place.start;
             let to = part.to + (cut.start - from.start);
+            // NOCOW-2: announce the shared extent before its reference is in the extent tree.
             if let Some(Extent::Disk(shared)) = extent.slice(within) {
                 self.inodes
                     .transactions()?
@@ -507,8 +513,8 @@ impl Files {
         Ok(())
     }
 
-    /// Copies a sector of inline data into the destination's buffer, with the zeros behind it. The write-back puts it
-    /// in the place of the old extent (INLINE-COPY-1).
+    /// Copies a sector of inline data into the destination's buffer, padded with zeros. Write-back then
+    /// replaces the old extent by it (INLINE-COPY-1).
     fn copy_inline(
         &self,
         pair: &Pair<'_>,
@@ -541,7 +547,7 @@ impl Files {
         Ok(())
     }
 
-    /// Returns the source's bytes in `range`, where it has inline data; zeros where that ends before.
+    /// Returns the inline bytes of the source in `range`, padded with zeros.
     fn inline_bytes(
         &self,
         src: &Inode,

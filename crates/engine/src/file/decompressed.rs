@@ -1,4 +1,4 @@
-//! Decompressed extents, kept so that small reads of one extent decompress it once.
+//! A cache of decompressed extents, so that small reads of one extent decompress it once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,8 @@ use super::extents::CompressedExtent;
 #[derive(Clone, Debug)]
 struct ByteWeight;
 
-/// An extent, and whether its checksums were verified: what was read without them is no answer for a file that
-/// has them.
+/// An extent, and whether its checksums were verified. Data read without verification must not serve a file
+/// that has checksums.
 type Key = (CompressedExtent, bool);
 
 impl Weighter<Key, Arc<[u8]>> for ByteWeight {
@@ -64,7 +64,7 @@ impl DecompressedExtents {
         let found = self.cache.get(&(*extent, verified));
         let counter = match found {
             Some(_) => &self.hits,
-            // A reader that misses decompresses, and looks once more before.
+            // A reader looks twice before it decompresses, so each decompression counts as two misses.
             None => &self.misses,
         };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! Whether and how data is compressed before it is stored.
+//! Compressing data before it is stored.
 //!
 //! As in the kernel:
-//! - A file's own property comes before the volume's setting.
-//! - Data that looks random is not tried, unless compression is forced.
-//! - Data that does not become a sector smaller is stored as it is. The file is not tried again then, unless
-//!   compression is forced or the file names an algorithm.
+//! - A file's own property has priority over the volume's setting.
+//! - Data that looks random is not compressed, unless compression is forced.
+//! - Data that does not shrink by a sector is stored as it is. Later writes to the file are not compressed
+//!   either, unless compression is forced or the file names an algorithm.
 
 use ubtrfs_format::compress::{self, Compression, looks_compressible};
 use ubtrfs_format::item::InodeFlags;
@@ -19,24 +19,24 @@ mod tests;
 pub(super) struct Encoder {
     algorithm: Compression,
     level: i32,
-    /// Whether also that is tried which looks random.
+    /// Whether data that looks random is compressed too.
     force: bool,
-    /// Whether the file goes on being tried after a failure.
+    /// Whether a failure leaves compression on for this file.
     keeps_trying: bool,
 }
 
-/// A piece of data, as it is to be stored.
+/// The result of encoding a piece of data.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Encoded {
     /// Stored as it is.
     Plain,
-    /// Stored as it is, and so is the rest of the file from now on.
+    /// Stored as it is, like all later data of the file.
     Incompressible,
     Compressed(Compression, Vec<u8>),
 }
 
 impl Encoder {
-    /// Creates the encoder of a file with these flags. `property` is the algorithm that the file's own setting names.
+    /// Creates the encoder of a file with these flags. `property` is the algorithm of the file's own setting.
     pub(super) fn new(
         volume: &Compress,
         flags: InodeFlags,
@@ -73,7 +73,7 @@ impl Encoder {
         self.algorithm != Compression::None
     }
 
-    /// Encodes `data`, which is at most one extent's worth.
+    /// Encodes `data`, at most as much as one extent holds.
     pub(super) fn encode(&self, data: &[u8], sectorsize: usize, inline: bool) -> Encoded {
         if !self.is_on() || !(self.force || looks_compressible(data)) {
             return Encoded::Plain;

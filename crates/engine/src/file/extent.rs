@@ -1,6 +1,6 @@
-//! A file extent item as edits need it: owned, checked, and cut at will.
+//! A file extent item in a form for edits: owned, checked, and divisible.
 //!
-//! Not here: which items an edit changes (`extent_edit`), reading what extents hold (`extents`).
+//! Not here: the items that an edit changes (`extent_edit`), reading the data of extents (`extents`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) enum Extent {
     },
 }
 
-/// Data in the item itself.
+/// Data within the item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InlineExtent {
     pub(crate) generation: u64,
@@ -38,13 +38,13 @@ pub(crate) struct InlineExtent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DiskPart {
     pub(crate) generation: u64,
-    /// Bytes of the whole extent, decompressed.
+    /// Decompressed length of the whole extent.
     pub(crate) ram_bytes: u64,
     pub(crate) compression: Compression,
-    /// Reserved, and never written.
+    /// Preallocated and never written.
     pub(crate) prealloc: bool,
     pub(crate) disk: DiskExtent,
-    /// Where in the decompressed extent this part begins.
+    /// Offset of this part in the decompressed extent.
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
@@ -144,7 +144,7 @@ impl Extent {
         }
     }
 
-    /// Returns how much of the file it takes, which for inline data is whole sectors.
+    /// Returns the length of its range in the file; inline data takes whole sectors.
     pub(crate) fn len(&self, sectorsize: u64) -> u64 {
         match self {
             Extent::Inline(inline) => inline.ram_bytes.next_multiple_of(sectorsize),
@@ -153,7 +153,7 @@ impl Extent {
         }
     }
 
-    /// Returns the bytes that it adds to the inode's `nbytes`.
+    /// Returns its share of the inode's `nbytes`.
     pub(crate) fn nbytes(&self) -> u64 {
         match self {
             Extent::Inline(inline) => inline.ram_bytes,
@@ -162,7 +162,7 @@ impl Extent {
         }
     }
 
-    /// Returns whether reading it may give anything but zeros.
+    /// Returns whether it may hold anything but zeros.
     pub(crate) fn has_data(&self) -> bool {
         match self {
             Extent::Inline(_) => true,
@@ -171,8 +171,8 @@ impl Extent {
         }
     }
 
-    /// Returns the part of it that takes `range` of the `len` bytes that it stands for. Returns None for inline data,
-    /// which cannot be cut.
+    /// Returns the part of it at `range`, relative to its start. Returns None for inline data, which cannot
+    /// be cut.
     pub(crate) fn slice(&self, range: Range<u64>) -> Option<Extent> {
         match self {
             Extent::Inline(_) => None,
@@ -188,8 +188,8 @@ impl Extent {
         }
     }
 
-    /// Returns the two as one, if `next` goes on where `self` ends. Data counts as being as old as the older part: a
-    /// snapshot between the two shares that. A hole counts as being as old as the newer.
+    /// Returns both as one extent if `next` continues `self`. The joined data gets the older generation,
+    /// because a snapshot taken between the two shares the older part. A joined hole gets the newer one.
     pub(crate) fn joined(&self, next: &Extent) -> Option<Extent> {
         match (self, next) {
             (Extent::Disk(this), Extent::Disk(next)) => {
@@ -233,12 +233,12 @@ impl DiskPart {
         }
     }
 
-    /// Returns where its first byte lies, if it is not compressed.
+    /// Returns the address of its first byte, if it is not compressed.
     pub(crate) fn logical(&self) -> Logical {
         Logical(self.disk.start.0.saturating_add(self.offset))
     }
 
-    /// Returns the range of the volume whose checksums it needs.
+    /// Returns the range of addresses whose checksums cover it.
     pub(crate) fn summed(&self) -> Range<Logical> {
         let (offset, len) = match self.compression {
             Compression::None => (self.offset, self.len),
@@ -248,7 +248,7 @@ impl DiskPart {
         Logical(start)..Logical(start.saturating_add(len))
     }
 
-    /// Returns where space that follows it on the devices begins.
+    /// Returns the address where contiguous space for the next extent would begin.
     pub(crate) fn end(&self) -> Logical {
         let end = match self.compression {
             Compression::None => self.offset.saturating_add(self.len),
@@ -257,7 +257,7 @@ impl DiskPart {
         Logical(self.disk.start.0.saturating_add(end))
     }
 
-    /// Returns the reference that the item at file offset `start` holds.
+    /// Returns the data reference of the item at file offset `start`.
     pub(crate) fn data_ref(&self, file: FileId, start: u64) -> DataRef {
         DataRef {
             root: file.root,

@@ -1,16 +1,16 @@
-//! Replacement of a file's extent items in some ranges.
+//! The replacement of a file's extent items in some ranges.
 //!
-//! The items are loaded first, which may do IO. Then they are cut and joined in memory. Then the difference enters a
-//! transaction. References follow from the difference of the two states: a split adds one, and only the last piece of an
-//! extent drops one.
+//! The items are loaded, which may do IO, then cut and joined in memory. Finally the difference enters a
+//! transaction. Data references follow from the difference of the two states. A split adds a reference, and
+//! only removing the last piece of an extent drops one.
 //!
 //! Invariants
 //! - EXTENT-EDIT-1: extents of neither state overlap.
 //! - EXTENT-EDIT-2: inline data is replaced as a whole or not at all.
 //!
 //! Locks: the caller holds the file's extents (`FileExtentsState`) from loading to entering, so that the
-//! items hold still, and the inode's lock while entering.
-//! Not here: the inode's own item (`inode_item`), where new extents come from (`store`).
+//! items do not change. It holds the inode's lock while entering.
+//! Not here: the inode item (`inode_item`), the allocation of new extents (`store`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,7 +29,7 @@ mod tests;
 
 type Extents = BTreeMap<u64, Extent>;
 
-/// Extents of one file by file offset, before and after.
+/// Extents of one file by file offset, before and after the edit.
 #[derive(Clone, Debug)]
 pub(crate) struct ExtentEdit {
     file: FileId,
@@ -38,7 +38,7 @@ pub(crate) struct ExtentEdit {
     after: Extents,
 }
 
-/// Returns the key of the extent at this file offset.
+/// Returns the key of the extent item at a file offset.
 pub(super) fn extent_key(file: FileId, start: u64) -> Key {
     Key::new(file.ino.0, KeyType::EXTENT_DATA, start)
 }
@@ -53,12 +53,12 @@ impl ExtentEdit {
         }
     }
 
-    /// Loads the extents that overlap or touch `range`, and the one before.
+    /// Loads the extents that overlap or touch `range`, and the extent before it.
     pub(crate) fn load(inode: &Inode, sectorsize: u64, range: Range<u64>) -> Result<ExtentEdit> {
         ExtentEdit::load_all(inode, sectorsize, std::iter::once(range))
     }
 
-    /// Loads the extents that overlap or touch some ranges, which ascend.
+    /// Loads the extents that overlap or touch some ranges, given in ascending order.
     pub(super) fn load_all(
         inode: &Inode,
         sectorsize: u64,
@@ -91,8 +91,8 @@ impl ExtentEdit {
         extent_edit.loaded()
     }
 
-    /// Loads the extents of `range` from its start on, `most` of them at most. Second, up to where in the range
-    /// these are all.
+    /// Loads the first extents of `range`, at most `most`. Also returns the end of the part of `range` that
+    /// they cover completely.
     pub(super) fn load_head(
         inode: &Inode,
         sectorsize: u64,
@@ -124,7 +124,7 @@ impl ExtentEdit {
         Ok((extent_edit.loaded()?, end))
     }
 
-    /// Loads the last extents of the file, `most` of them at most, that reach beyond `from`. Second, whether
+    /// Loads the last extents of the file that reach beyond `from`, at most `most`. Also returns whether
     /// these are all.
     pub(crate) fn load_tail(
         inode: &Inode,
@@ -172,7 +172,7 @@ impl ExtentEdit {
         Ok(())
     }
 
-    /// EXTENT-EDIT-1 for what was loaded.
+    /// Checks EXTENT-EDIT-1 for the loaded extents.
     fn loaded(mut self) -> Result<ExtentEdit> {
         let mut end = 0;
         for (&start, extent) in &self.before {
@@ -189,7 +189,7 @@ impl ExtentEdit {
         Ok(self)
     }
 
-    /// Returns the extents as they are to be after the edit.
+    /// Returns the extents after the edit.
     pub(crate) fn extents(&self) -> impl DoubleEndedIterator<Item = (Range<u64>, &Extent)> {
         self.after
             .iter()
@@ -208,7 +208,7 @@ impl ExtentEdit {
             .filter(move |(place, _)| place.end > range.start)
     }
 
-    /// Returns the start of the extent that `at` lies in, else `at`.
+    /// Returns the start of the extent that contains `at`, or `at` itself.
     fn first_overlapping(&self, at: u64) -> u64 {
         match self.after.range(..=at).next_back() {
             Some((&start, extent)) if start + extent.len(self.sectorsize) > at => start,
@@ -216,7 +216,7 @@ impl ExtentEdit {
         }
     }
 
-    /// Returns the parts of `range` that no extent covers, not even a hole.
+    /// Returns the parts of `range` that no extent covers, not even an explicit hole.
     pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = range.start;
@@ -232,9 +232,9 @@ impl ExtentEdit {
         gaps
     }
 
-    /// Takes `range` out of the file's extents.
+    /// Removes `range` from the file's extents, cutting extents at its edges.
     ///
-    /// Errors: it cuts inline data (EXTENT-EDIT-2), which only a damaged file has there.
+    /// Errors: the range cuts inline data (EXTENT-EDIT-2), which happens only in a damaged file.
     pub(crate) fn clear(&mut self, range: Range<u64>) -> Result<()> {
         let hit: Vec<u64> = self
             .overlapping(range.clone())
@@ -264,7 +264,7 @@ impl ExtentEdit {
         Ok(())
     }
 
-    /// Puts an extent where none is, joined to its neighbours if they are of one piece.
+    /// Inserts an extent into a gap, and joins it with contiguous neighbours.
     pub(super) fn put(&mut self, start: u64, extent: Extent) {
         let (mut start, mut extent) = (start, extent);
         let mut end = start + extent.len(self.sectorsize);
@@ -285,19 +285,19 @@ impl ExtentEdit {
         self.after.insert(start, extent);
     }
 
-    /// Sets the extent at `start` to another state, which takes no more place.
+    /// Replaces the extent at `start` by one that is no longer.
     pub(crate) fn set(&mut self, start: u64, extent: Extent) {
         self.after.insert(start, extent);
     }
 
-    /// Replaces what is in the extent's place.
+    /// Replaces all extents in the range of `extent`.
     pub(super) fn replace(&mut self, start: u64, extent: Extent) -> Result<()> {
         self.clear(start..start + extent.len(self.sectorsize))?;
         self.put(start, extent);
         Ok(())
     }
 
-    /// Puts holes wherever `range` has nothing.
+    /// Inserts explicit holes into the gaps of `range`.
     pub(super) fn fill_holes(&mut self, range: Range<u64>, generation: u64) {
         for gap in self.gaps(range) {
             let len = gap.end - gap.start;
@@ -310,18 +310,18 @@ impl ExtentEdit {
         self.after.range(..at).next_back().map(|(_, extent)| extent)
     }
 
-    /// Returns whether nothing changes.
+    /// Returns whether the edit changes nothing.
     pub(crate) fn is_idle(&self) -> bool {
         self.before == self.after
     }
 
-    /// Returns how the inode's `nbytes` changes.
+    /// Returns the change of the inode's `nbytes`.
     pub(crate) fn nbytes_delta(&self) -> i64 {
         let sum = |extents: &Extents| extents.values().map(Extent::nbytes).sum::<u64>();
         sum(&self.after).wrapping_sub(sum(&self.before)) as i64
     }
 
-    /// Makes it so.
+    /// Enters the difference of the two states: extent items and data references.
     pub(crate) fn enter(&self, target: &dyn EditTarget, inode: &Inode) {
         let edits = self.edits();
         if !edits.is_empty() {
@@ -338,7 +338,7 @@ impl ExtentEdit {
         }
     }
 
-    /// Returns a range that holds all extents before and after.
+    /// Returns a range that covers all extents, before and after.
     fn span(&self) -> Range<u64> {
         let all = || self.before.iter().chain(&self.after);
         let start = all().map(|(&start, _)| start).min();

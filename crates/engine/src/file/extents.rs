@@ -1,4 +1,4 @@
-//! The file extents of an inode, in file order, checked and with the holes between them left out.
+//! The file extents of an inode, in file order and checked. Gaps between them are skipped.
 
 use ubtrfs_device::ChunkMap;
 use ubtrfs_format::compress::Compression;
@@ -12,10 +12,10 @@ use ubtrfs_tree::Cursor;
 use super::Files;
 use crate::error::{CorruptItem, Error, Result};
 
-/// The kernel compresses at most this much into one extent, and stores at most as much.
+/// The most that the kernel compresses into one extent, and the largest compressed extent on disk.
 pub(super) const MAX_COMPRESSED_BYTES: u64 = 128 << 10;
 
-/// Where a part of a file comes from.
+/// The source of a part of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ExtentSource<'a> {
     Inline {
@@ -24,7 +24,7 @@ pub(super) enum ExtentSource<'a> {
     },
     /// An explicit hole or preallocated space: reads as zeros.
     Zeros,
-    /// Stored as it is: the file range's first byte lies at `logical`.
+    /// Uncompressed: the file range's first byte is at `logical`.
     Plain { logical: Logical },
     Compressed(
         CompressedExtent,
@@ -34,7 +34,7 @@ pub(super) enum ExtentSource<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CompressedExtent {
-    /// Tells it from an extent that has lain at the same place before.
+    /// Distinguishes it from an older extent at the same address.
     pub(super) generation: u64,
     pub(super) logical: Logical,
     pub(super) disk_bytes: u64,
@@ -42,7 +42,7 @@ pub(super) struct CompressedExtent {
     pub(super) compression: u8,
 }
 
-/// One extent item's part of a file.
+/// The part of a file that one extent item describes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileRange<'a> {
     pub(super) start: u64,
@@ -55,7 +55,8 @@ impl FileRange<'_> {
         self.start + self.len
     }
 
-    /// Returns where the next extent may begin: inline data takes whole sectors of the file.
+    /// Returns the lowest offset where the next extent may begin: inline data takes whole sectors of the
+    /// file.
     pub(super) fn end_aligned(&self, sectorsize: u64) -> u64 {
         match self.source {
             ExtentSource::Inline { .. } => self.end().next_multiple_of(sectorsize),
@@ -75,12 +76,12 @@ pub(super) struct FileExtents<'v> {
     file: FileId,
     cursor: Cursor<'v>,
     more: bool,
-    /// Where the range before ended: extents never overlap.
+    /// The end of the previous range: extents never overlap.
     floor: u64,
 }
 
 impl<'v> FileExtents<'v> {
-    /// Creates an iterator over the extents of `file` from `offset` on. `tree` is that of the file's subvolume.
+    /// Creates an iterator over the extents of `file` from `offset` on. `tree` is the tree of its subvolume.
     pub(super) fn from(
         files: &'v Files,
         tree: &'v Tree,
@@ -102,7 +103,7 @@ impl<'v> FileExtents<'v> {
         })
     }
 
-    /// Hands the next extent to `each`; false after the last.
+    /// Passes the next extent to `each`. Returns false after the last.
     pub(super) fn next(
         &mut self,
         each: &mut dyn FnMut(FileRange<'_>) -> Result<()>,
@@ -176,7 +177,7 @@ fn decode<'a>(
                     .get()
                     .checked_add(len)
                     .ok_or(CorruptItem::ExtentRange)?;
-                // An extent that no chunk can hold cannot be read, and its length could be anything.
+                // An extent that no chunk can hold is unreadable, and its length is not plausible.
                 if !holds(chunks, logical, body.disk_num_bytes.get()) {
                     return Err(CorruptItem::ExtentUnmapped { logical });
                 }
@@ -202,8 +203,8 @@ fn holds(chunks: &ChunkMap, logical: Logical, len: u64) -> bool {
     len <= chunk.end().0 - logical.0
 }
 
-/// Returns the source of a regular extent, for which `whole` may be uncompressed. `within` is where in the extent the
-/// file's part of it ends.
+/// Returns the source of a regular extent, compressed or not. `within` is the end of the file's part, as an
+/// offset in the extent.
 fn regular(
     whole: CompressedExtent,
     offset: u64,
@@ -217,7 +218,8 @@ fn regular(
         ..
     } = whole;
     if compression == 0 {
-        // Old kernels left extents with a `ram_bytes` below their size on disk: it says nothing here.
+        // Old kernels wrote uncompressed extents with a `ram_bytes` below their size on disk, so it is
+        // ignored here.
         if within > disk_bytes {
             return Err(CorruptItem::ExtentRange);
         }

@@ -1,7 +1,8 @@
-//! Reserving space for a file, and giving some back.
+//! `fallocate`: preallocates space, punches holes, zeroes ranges.
 //!
-//! Reserved space is an extent that reads as zeros until it is written. It is done in steps of a bounded number of
-//! extents, each of which leaves the file sound. An interruption leaves a part done.
+//! Preallocated space is an extent that reads as zeros until it is written. A change runs in steps of a
+//! bounded number of extents, and the file is sound after every step. After an interruption a part of the
+//! range is done.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,14 +26,14 @@ use crate::inode::{
     put_inode,
 };
 
-/// The change of a range.
+/// A mode of `fallocate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallocate {
-    /// Space for what has none. Data stays.
+    /// Preallocates space for holes. Data stays.
     Reserve { keep_size: bool },
-    /// A hole; the size stays.
+    /// Makes a hole. The size stays.
     PunchHole,
-    /// Zeros, with space reserved for them.
+    /// Replaces the range by preallocated space.
     ZeroRange { keep_size: bool },
 }
 
@@ -44,7 +45,7 @@ impl Fallocate {
         }
     }
 
-    /// Returns the flags of files for which it is refused.
+    /// Returns the inode flags that forbid this mode.
     fn guards(self) -> InodeFlags {
         match self {
             Fallocate::Reserve { .. } => InodeFlags::IMMUTABLE,
@@ -55,32 +56,32 @@ impl Fallocate {
     }
 }
 
-/// Extents that one step meets, or reserves.
+/// The most extents that one step changes or preallocates.
 const STEP: usize = 512;
-/// Smallest limit of a step: for ranges with fewer extents, or a volume without room for a larger step.
+/// The smallest limit of a step: for ranges with fewer extents, or on a volume without room for more.
 const STEP_WHEN_FULL: usize = 8;
-/// Limit of a step that frees space, on a full volume: it may use the room kept back for this.
+/// The limit of a step that frees space on a full volume, where it may use the room kept for such operations.
 const PUNCH_WHEN_FULL: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
-/// Items that an extent and what is left of it, or a hole, cost.
+/// Items per extent, including its remainders or the hole item in its place.
 const EXTENT_ITEMS: u64 = 4;
 
-/// How often the space for a change is counted, while others change the file.
+/// How often the required space is counted again because other threads changed the file.
 const BEGIN_TRIES: usize = 8;
 
-/// The reservations of a change.
+/// The reservations of one call.
 #[derive(Debug)]
 struct Means {
-    /// For sectors that are written, and the items of a step.
+    /// For the cut sectors at the edges, and the items of one step.
     edges: DelallocReservation,
-    /// For sectors that get reserved.
+    /// For the sectors to preallocate.
     space: DelallocReservation,
     steps: Steps,
 }
 
-/// The parts of a range that something is true of.
+/// Selects parts of a range by their extents.
 type PartsOf = fn(&ExtentEdit, Range<u64>) -> Vec<Range<u64>>;
 
-/// How far a change goes at once.
+/// The limits of one step.
 #[derive(Clone, Copy, Debug)]
 struct Steps {
     extents: usize,
@@ -88,7 +89,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Returns the limits of a step. `met` is the most extents that may be met.
+    /// Returns the limits of a step for a range with at most `met` extents.
     fn of(mode: Fallocate, is_full: bool, met: usize) -> Steps {
         let frees = mode == Fallocate::PunchHole;
         let extents = match (is_full, frees) {
@@ -109,7 +110,7 @@ impl Steps {
 }
 
 impl Files {
-    /// Reserves, punches or zeroes `len` bytes from `offset` on, which is not 0.
+    /// Preallocates, punches or zeroes `len` bytes from `offset` on. `len` is not 0.
     pub(crate) fn fallocate(
         &self,
         id: FileId,
@@ -130,6 +131,7 @@ impl Files {
             Err(error)
                 if error.is_no_space()
                     && mode == Fallocate::PunchHole
+                    // A full volume has no space to copy the cut sectors, but a nocow file needs none.
                     && self.may_overwrite(&inode)? =>
             {
                 return self.punch_in_place(&inode, range);
@@ -150,6 +152,8 @@ impl Files {
                 self.reserve(&inode, touched.clone(), &mut means.space, steps)?;
             }
             Fallocate::PunchHole => {
+                // A hole to the end of the file or beyond drops the last sector instead of zeroing a part of
+                // it.
                 let end = if end >= size {
                     end.next_multiple_of(self.roots.sectorsize())
                 } else {
@@ -169,14 +173,15 @@ impl Files {
         }
         match changes {
             true => self.note_fallocate(&inode, mode),
-            // As in the kernel, times stay.
+            // As in the kernel, punching a hole where there is one does not change the times.
             false => Ok(()),
         }
     }
 
-    /// Punches a hole into a file on a full volume: the sectors that the range cuts are overwritten in place (nocow).
+    /// Punches a hole on a full volume: the sectors that the range cuts are overwritten in place (nocow).
     ///
-    /// Errors: no space for one of them, as a snapshot shares it, for example. The hole may be made in part then.
+    /// Errors: no space if a cut sector cannot be overwritten, for example because a snapshot shares it. A
+    /// part of the range may have become a hole by then.
     fn punch_in_place(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
         let sectorsize = self.roots.sectorsize();
         let size = {
@@ -188,7 +193,7 @@ impl Files {
         let edges = if whole.is_empty() {
             [range.start..end, 0..0]
         } else {
-            // Behind the end nothing is cut.
+            // Nothing beyond the end of the file needs zeros.
             let tail = whole.end..end;
             [range.start..whole.start.min(end), tail]
         };
@@ -210,7 +215,8 @@ impl Files {
         }
     }
 
-    /// Locks the extents of a file with all space reserved that the change takes.
+    /// Reserves all space of the change, then locks the file's extents. Repeats if the file changed in
+    /// between.
     fn begin_fallocate<'a>(
         &self,
         inode: &'a Arc<Inode>,
@@ -219,7 +225,7 @@ impl Files {
     ) -> Result<(Means, MutexGuard<'a, FileExtentsState>)> {
         let sectorsize = self.roots.sectorsize();
         let touched = touched_sectors(range, sectorsize);
-        // Whole sectors become a hole without any data, as in the kernel.
+        // As in the kernel, a hole of whole sectors writes no data.
         let is_whole_hole =
             mode == Fallocate::PunchHole && whole_sectors(range, sectorsize) == touched;
         for _ in 0..BEGIN_TRIES {
@@ -228,14 +234,15 @@ impl Files {
             let dirty_ranges = self.inodes.transactions()?.space.piece_of_data();
             let dirty_ranges = dirty_ranges.map_or(0, |piece| data_bytes / piece.max(sectorsize));
             let met = self.extents_in(inode, touched.clone(), STEP)?;
-            // A new one may come before, behind and between those that are there.
+            // New extents may appear before, behind and between the existing ones.
             let met = (2 * met + 1).saturating_add(dirty_ranges as usize);
             let (edges, steps) = self.reserve_steps(mode, small_bytes, met)?;
             let space = match self
                 .inodes
                 .reserve_delalloc(data_bytes, EditEstimate::default())
             {
-                // Buffered data of the range has its extents by now.
+                // Write-back during the reservation gave buffered data its extents, so the range needs less
+                // now. Count again.
                 Err(error)
                     if error.is_no_space()
                         && self.bytes_to_reserve(inode, mode, range)? < data_bytes =>
@@ -250,11 +257,11 @@ impl Files {
                 let size = read_file(inode)?.size.get();
                 state.buffer.size_over(size) > size
             };
-            // A hole shall not drop the buffered data that the size follows from.
+            // The size may follow from buffered data that the hole would drop: give that data extents first.
             if matches!(mode, Fallocate::Reserve { .. }) || is_whole_hole && is_longer {
                 self.write_back_locked(inode, &mut extents)?;
             }
-            // Others may have punched holes since.
+            // Other threads may have punched holes before the lock was taken, which then need space too.
             if self.bytes_to_reserve(inode, mode, range)? <= space.data_bytes() {
                 let means = Means {
                     edges,
@@ -267,8 +274,8 @@ impl Files {
         Err(Error::NoSpace)
     }
 
-    /// Returns the bytes to reserve for sectors that the range cuts, and for that of the file's end if the file is to
-    /// grow.
+    /// Returns the bytes to reserve for the sectors that the range cuts. A file that grows also needs those
+    /// of its last sector.
     fn small_bytes(
         &self,
         inode: &Inode,
@@ -291,8 +298,8 @@ impl Files {
         })
     }
 
-    /// Reserves room for `data_bytes` and for a step, which need not meet more than `met` extents. The step is a small
-    /// one if there is not enough room for others.
+    /// Reserves `data_bytes` and the items of one step of at most `met` extents. Falls back to a small step
+    /// if there is no room for more.
     fn reserve_steps(
         &self,
         mode: Fallocate,
@@ -311,7 +318,7 @@ impl Files {
         ))
     }
 
-    /// Returns how much space the change takes for sectors that get reserved, as things stand.
+    /// Returns the bytes to preallocate for the change, as the file is now.
     fn bytes_to_reserve(&self, inode: &Inode, mode: Fallocate, range: &Range<u64>) -> Result<u64> {
         let sectorsize = self.roots.sectorsize();
         let (range, parts): (_, PartsOf) = match mode {
@@ -340,7 +347,7 @@ impl Files {
                 at = next;
                 continue;
             }
-            // By extents: a hole that is one may be as long as a file can be.
+            // By steps of extents: an explicit hole may be as long as the largest file.
             let rest = at..range.end;
             let (extent_edit, end) = ExtentEdit::load_head(inode, sectorsize, rest, STEP)?;
             let of_part = parts(&extent_edit, at..end);
@@ -353,7 +360,7 @@ impl Files {
         Ok(bytes)
     }
 
-    /// Puts reserved extents where `range` has none; whole sectors.
+    /// Preallocates the holes in `range`, which is whole sectors.
     fn reserve(
         &self,
         inode: &Inode,
@@ -376,8 +383,8 @@ impl Files {
         Ok(())
     }
 
-    /// Replaces `places` by reserved extents, in one transaction. Returns where it stopped, if space came in too many
-    /// pieces for that.
+    /// Replaces `places` by preallocated extents, in one transaction. Returns the offset where it stopped, if
+    /// free space is so fragmented that the step's limit was reached.
     fn put_reserved(
         &self,
         inode: &Inode,
@@ -448,8 +455,8 @@ impl Files {
         entered
     }
 
-    /// Makes `range` read as zeros: whole sectors become holes, or reserved if there is `space` for that; parts of
-    /// sectors at the edges are written.
+    /// Makes `range` read as zeros. Whole sectors become holes, or preallocated extents if `space` is given.
+    /// Cut sectors at the edges get zeros written.
     fn zero(
         &self,
         inode: &Arc<Inode>,
@@ -461,11 +468,13 @@ impl Files {
     ) -> Result<()> {
         let sectorsize = self.roots.sectorsize();
         let whole = whole_sectors(&range, sectorsize);
-        // The dropped part of the buffer may be the one that the size follows from.
+        // The size may follow from the buffered data that was just dropped: write the rest back and keep the
+        // size.
         let size = self.zero_edges(inode, &range, &whole, edges)?;
         self.grow_locked(inode, extents, size, edges.split(GROW_SECTORS * sectorsize))?;
         let mut at = whole.start;
         while at < whole.end {
+            // Skip existing holes without loading them.
             if space.is_none() {
                 match self.next_extent(inode, at)? {
                     Some(next) if next < whole.end => at = next,
@@ -496,8 +505,8 @@ impl Files {
         Ok(())
     }
 
-    /// Forgets what is buffered of whole sectors, and writes zeros to those that the range cuts, if they have
-    /// data. Returns the size that the file had.
+    /// Drops the buffered data of whole sectors. Writes zeros into the sectors that the range cuts, if they
+    /// hold data. Returns the size that the file had.
     fn zero_edges(
         &self,
         inode: &Arc<Inode>,
@@ -524,6 +533,7 @@ impl Files {
             let stored = extent_edit
                 .overlapping(sector.clone())
                 .any(|(_, extent)| extent.has_data());
+            // Zeros are needed only in a sector that keeps some of its bytes and holds any data at all.
             let is_cut = from > sector.start || to < sector.end;
             if !is_cut || from >= to || !(stored || state.buffer.touches(sector.clone())) {
                 continue;
@@ -542,15 +552,15 @@ impl Files {
         Ok(size)
     }
 
-    /// Returns whether anything of `range` is not a hole: data, or space reserved for it.
+    /// Returns whether any of `range` holds data, buffered or on disk, or preallocated space.
     fn has_any_data(&self, inode: &Inode, range: &Range<u64>) -> Result<bool> {
         let is_buffered = inode.lock.read().buffer.touches(range.clone());
         let next = self.next_extent(inode, range.start)?;
         Ok(is_buffered || next.is_some_and(|next| next < range.end))
     }
 
-    /// Returns the start of the first sector at or above `at` that an extent has. A range may be as long as a file can
-    /// be, so that empty parts are not walked through.
+    /// Returns the start of the first sector at or above `at` that has an extent. A range may be as long as
+    /// the largest file, so holes are skipped and not walked in steps.
     fn next_extent(&self, inode: &Inode, at: u64) -> Result<Option<u64>> {
         let sectorsize = self.roots.sectorsize();
         let mut extents = FileExtents::from(self, &inode.tree, inode.id, at)?;
@@ -569,7 +579,7 @@ impl Files {
         Ok(found)
     }
 
-    /// Makes `range`, whole sectors, a hole.
+    /// Makes `range`, which is whole sectors, a hole.
     fn punch(&self, inode: &Inode, mut extent_edit: ExtentEdit, range: Range<u64>) -> Result<()> {
         let _state = inode.lock.write();
         let mut item = read_file(inode)?;
@@ -598,19 +608,19 @@ impl Files {
     }
 }
 
-/// Returns the whole sectors within a range, perhaps none.
+/// Returns the whole sectors within a range. May be empty.
 fn whole_sectors(range: &Range<u64>, sectorsize: u64) -> Range<u64> {
     let start = range.start.next_multiple_of(sectorsize);
     let end = range.end - range.end % sectorsize;
     start..end.max(start)
 }
 
-/// Returns the sectors that a range touches.
+/// Returns the range, extended to whole sectors.
 fn touched_sectors(range: &Range<u64>, sectorsize: u64) -> Range<u64> {
     range.start - range.start % sectorsize..range.end.next_multiple_of(sectorsize)
 }
 
-/// Returns the parts of `range` that have neither data nor space.
+/// Returns the parts of `range` that have neither data nor preallocated space.
 fn holes(extent_edit: &ExtentEdit, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let explicit = extent_edit
         .overlapping(range.clone())
@@ -627,7 +637,7 @@ fn holes(extent_edit: &ExtentEdit, range: Range<u64>) -> impl Iterator<Item = Ra
         .map(move |hole| hole.start.max(range.start)..hole.end.min(range.end))
 }
 
-/// Returns the parts of `range` that are not reserved and empty already.
+/// Returns the parts of `range` that are not preallocated space already.
 fn unless_reserved(extent_edit: &ExtentEdit, range: Range<u64>) -> Vec<Range<u64>> {
     let mut parts = Vec::new();
     let mut at = range.start;

@@ -1,7 +1,8 @@
 //! The bytes of files: from file extents to the devices.
 //!
-//! From low to high: `extent`, `extent_edit` < `extents`, `read` < `plan`, `nocow`, `store` < `split_insert` < `write_back` < the
-//! calls: `write`, `write_encoded`, `sync`, `truncate`, `fallocate`, `clone`, `seek`.
+//! From low to high: `extent`, `extent_edit` < `extents`, `read` < `plan`, `nocow`, `store` < `split_insert`
+//! < `write_back` < the operations: `write`, `write_encoded`, `sync`, `truncate`, `fallocate`, `clone`,
+//! `seek`.
 
 mod change;
 mod clone;
@@ -64,7 +65,7 @@ impl Files {
         }
     }
 
-    /// Returns how often a decompressed extent was found in memory.
+    /// Returns the hits and misses of the cache of decompressed extents.
     pub(crate) fn decompressed_stats(&self) -> CacheStats {
         self.decompressed.stats()
     }

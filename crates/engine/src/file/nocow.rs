@@ -1,23 +1,23 @@
-//! Overwriting data without copy on write (nocow): which parts of a file allow it.
+//! Overwriting data without copy on write (nocow): the parts of a file that allow it.
 //!
-//! These are preallocated space, and all extents of a file without copy on write, under conditions:
+//! These are preallocated extents, and all extents of a file without copy on write, if:
 //! - The extent is not compressed, and no other file refers to it.
-//! - No snapshot of the subvolume has been made since the extent was.
-//! - The extent has no checksums. Of a preallocated extent only the part to be overwritten counts.
+//! - The extent is newer than the last snapshot of the subvolume.
+//! - The extent has no checksums. For a preallocated extent only the part to be overwritten counts.
 //! - Its block group is not read-only.
 //!
 //! Such a write costs one look-up of the block group, and changes no item of the extent tree.
 //!
 //! Invariants
-//! - NOCOW-1: an extent that is remembered as the file's own has no other reference. A clone or a snapshot that adds one
-//!   clears the memory; a snapshot shows in the tree's `last_snapshot`.
-//! - NOCOW-2: a reference that a clone added, and that the extent tree does not have yet, is found in `SharedExtents`.
-//! - NOCOW-3: nothing is overwritten while a snapshot of the tree is being made: a snapshot holds `Tree::nocow_lock`
-//!   exclusively, a write shared.
-//! - NOCOW-4: a deleted subvolume is not freed while anything of it is being overwritten. A writer that holds
-//!   `Tree::nocow_lock` has seen the subvolume alive, and the freeze tries the lock.
+//! - NOCOW-1: an extent that is cached as exclusive to the file has no other reference. A clone that adds one
+//!   clears the cache. A snapshot raises the tree's `last_snapshot`, which invalidates the cache.
+//! - NOCOW-2: a reference that a clone added, and that is not in the extent tree yet, is in `SharedExtents`.
+//! - NOCOW-3: nothing is overwritten while a snapshot of the tree is being made: a snapshot holds
+//!   `Tree::nocow_lock` exclusively, a write shared.
+//! - NOCOW-4: a deleted subvolume is not freed while any of its data is being overwritten. A writer that
+//!   holds `Tree::nocow_lock` has seen the subvolume alive, and the freeze tries the lock.
 //!
-//! Locks: the file's extents. No other is taken that a thread holds for long.
+//! Locks: the file's extents. No other lock is taken that threads hold for long.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ use super::extent_edit::ExtentEdit;
 use crate::error::Result;
 use crate::inode::{FileExtentsState, Inode};
 
-/// A part of a file that may be overwritten, as long as this is held.
+/// A part of a file that may be overwritten while this is held.
 #[derive(Debug)]
 pub(super) struct NocowRange {
     /// File offset.
@@ -45,8 +45,8 @@ pub(super) struct NocowRange {
 }
 
 impl Files {
-    /// Returns the parts of `range`, which is whole sectors of the file, that may be overwritten. `extent_edit` has the
-    /// file's extents there. The caller holds `Tree::nocow_lock` (NOCOW-3).
+    /// Returns the parts of `range` (whole sectors of the file) that may be overwritten. `extent_edit` holds
+    /// the file's extents there. The caller holds `Tree::nocow_lock` (NOCOW-3).
     pub(super) fn places_to_overwrite(
         &self,
         inode: &Inode,
@@ -70,7 +70,7 @@ impl Files {
                 len: end - start,
                 ..whole.clone()
             };
-            // Parts of a preallocated extent that were written have sums, the rest has none.
+            // Written parts of a preallocated extent have checksums, unwritten parts do not.
             if whole.prealloc && has_csums(&self.roots, part.logical(), part.len)? {
                 continue;
             }
@@ -91,7 +91,8 @@ impl Files {
         Ok(places)
     }
 
-    /// Returns whether the file alone refers to an extent, through the item at `start` and its like.
+    /// Returns whether only this file refers to an extent, through the item at `start` and other pieces of
+    /// it.
     fn is_own(
         &self,
         inode: &Inode,
@@ -115,7 +116,7 @@ impl Files {
     }
 
     fn has_only_ref(&self, part: &DiskPart, data: DataRef) -> Result<bool> {
-        // The number first: what it counts as committed, the view has.
+        // Read `committed` before the view: the view then has at least the items of that transaction.
         let committed = self.inodes.transactions()?.committed();
         // NOCOW-2
         if self
@@ -129,7 +130,7 @@ impl Files {
         let tree = self.roots.tree(RootId::EXTENT_TREE)?;
         let key = Key::new(part.disk.start.0, KeyType::EXTENT_ITEM, part.disk.len);
         let Some(item) = tree.view.get(&key)? else {
-            // Its own transaction is not committed yet.
+            // Not in the tree: the transaction that allocated it is not committed yet.
             return Ok(part.generation > committed.0);
         };
         let Some(extent) = decode_extent(KeyType::EXTENT_ITEM, &item) else {
@@ -149,7 +150,7 @@ impl Files {
                 _ => return Ok(false),
             }
         }
-        // References that are items of their own are counted but not inline.
+        // References in separate items count in the head but are not inline, so the sums differ then.
         Ok(counted == extent.head.refs.get())
     }
 }

@@ -1,6 +1,6 @@
-//! The plan of a write-back of a file: the data that it takes, and the changes that this data becomes.
+//! The plan of a file's write-back: the data that it takes, and the changes to the file's extents.
 //!
-//! Not here: how data is stored (`store`), how its items enter (`write_back`, `split_insert`).
+//! Not here: storing the data (`store`), inserting the items (`write_back`, `split_insert`).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,10 +21,10 @@ use crate::inode::{
     property,
 };
 
-/// Runs whose items change in one transaction, so that a freeze never waits long.
+/// The most runs whose items change in one transaction. The limit keeps a freeze from waiting long.
 const GROUP_RUNS: usize = 256;
 
-/// One file's data on its way, with what it takes to store it.
+/// One file's data on its way to the devices, with its locked extents and its reservation.
 #[derive(Debug)]
 pub(super) struct Job<'a> {
     pub(super) taken: TakenData<'a>,
@@ -32,22 +32,23 @@ pub(super) struct Job<'a> {
     pub(super) delalloc: DelallocReservation,
 }
 
+// The data of one file that a write-back took.
 #[derive(Debug)]
 pub(super) struct TakenData<'a> {
     pub(super) inode: &'a Arc<Inode>,
     pub(super) source: Source<'a>,
-    /// The inode item at the time of taking.
+    /// The inode item when the data was taken.
     item: InodeItem,
-    /// The size that the file is to have afterwards.
+    /// The file's size after the write-back.
     size: u64,
 }
 
 #[derive(Debug)]
 pub(super) enum Source<'a> {
     Buffer(Arc<DirtyRanges>),
-    /// Bytes of one write that no other has buffered anything of: its caller hears of a failure.
+    /// Bytes of a single write, which is still waiting for the result: an error is returned to it.
     Own(Arc<DirtyRanges>),
-    /// The caller's own bytes, whole sectors.
+    /// Whole sectors straight from the caller's memory.
     Caller(u64, &'a [u8]),
 }
 
@@ -57,7 +58,7 @@ pub(super) struct StoragePlan<'a> {
     pub(super) groups: Vec<Group<'a>>,
     pub(super) encoder: Encoder,
     pub(super) flags: InodeFlags,
-    /// Where the file will end.
+    /// The file's size after the write-back.
     pub(super) size: u64,
 }
 
@@ -68,12 +69,12 @@ pub(super) struct Group<'a> {
     pub(super) extent_edit: ExtentEdit,
     /// The file's size before and after.
     pub(super) size: Range<u64>,
-    /// It is the last one of what was written.
+    /// Whether this is the last group of the job.
     pub(super) ends: bool,
 }
 
 impl<'a> Job<'a> {
-    /// Takes what is buffered of a file, if anything is or it is to grow.
+    /// Takes the buffered data of a file. Returns None if nothing is buffered and the file does not grow.
     pub(super) fn from_buffer(
         files: &Files,
         inode: &'a Arc<Inode>,
@@ -84,7 +85,8 @@ impl<'a> Job<'a> {
         Job::from_state(files, inode, &mut state, extents, grow_to)
     }
 
-    /// Takes what is buffered of a file that the caller has locked, if anything is or it is to grow.
+    /// Takes the buffered data of a file whose lock the caller holds. Returns None if nothing is buffered and
+    /// the file does not grow.
     pub(super) fn from_state(
         files: &Files,
         inode: &'a Arc<Inode>,
@@ -93,7 +95,7 @@ impl<'a> Job<'a> {
         grow_to: Option<u64>,
     ) -> Result<Option<Job<'a>>> {
         if !state.buffer.is_dirty() && grow_to.is_none() {
-            // Others may have discarded what was buffered.
+            // Another thread may have discarded the buffered data.
             files.inodes.dirty.remove(inode.id);
             return Ok(None);
         }
@@ -126,8 +128,8 @@ impl<'a> Job<'a> {
         }))
     }
 
-    /// Takes whole sectors of the caller's, past the buffer. None if the file ends within a sector and `offset` is
-    /// behind its end. That sector must be completed then, which the buffer does.
+    /// Takes whole sectors of the caller, bypassing the buffer. Returns None if the file ends within a sector
+    /// and `offset` is beyond its end. That last sector must be completed then, which only the buffer does.
     pub(super) fn from_caller(
         files: &Files,
         inode: &'a Arc<Inode>,
@@ -154,8 +156,8 @@ impl<'a> Job<'a> {
         }))
     }
 
-    /// Creates the job for bytes of the caller in sectors that are not dirty. They stay in flight until the job is
-    /// done. The file holds nothing in flight, and `item` is its current item.
+    /// Creates the job for bytes of a single write in sectors that are not dirty. The bytes stay in flight
+    /// until the job is done. The file must have nothing in flight, and `item` must be its current item.
     pub(super) fn of_own(
         files: &Files,
         inode: &'a Arc<Inode>,
@@ -189,10 +191,10 @@ impl<'a> Job<'a> {
 }
 
 impl Source<'_> {
-    /// Returns whether the writers have been told that it is written.
+    /// Returns whether the writes of this data have already returned success.
     pub(super) fn is_acknowledged(&self) -> bool {
         match self {
-            // A file that only grows has none.
+            // A file that only grows has no data.
             Source::Buffer(dirty_ranges) => !dirty_ranges.is_empty(),
             Source::Own(_) | Source::Caller(..) => false,
         }
@@ -200,7 +202,7 @@ impl Source<'_> {
 }
 
 impl TakenData<'_> {
-    /// Completes sectors, and finds out what is in the way.
+    /// Completes partial sectors, and loads the extents that the data replaces.
     pub(super) fn plan(&self, files: &Files) -> Result<StoragePlan<'_>> {
         let sectorsize = files.roots.sectorsize();
         let flags = self.item.flags();
@@ -257,12 +259,12 @@ impl TakenData<'_> {
         })
     }
 
-    /// Returns the sectors that must be written besides the dirty ones.
+    /// Returns the ranges that must be written in addition to the dirty ones.
     fn also_written(&self, files: &Files, dirty_ranges: &DirtyRanges) -> Result<Vec<Range<u64>>> {
         let sectorsize = files.roots.sectorsize();
         let old_size = self.item.size.get();
         let mut also = Vec::new();
-        // The rest of the last sector is no data, but would become some.
+        // Growing the file turns the rest of its last sector into data, so its stale bytes must be zeroed.
         let tail = old_size - old_size % sectorsize;
         if self.size > old_size && tail < old_size {
             let touched = tail..tail + sectorsize;
@@ -272,7 +274,7 @@ impl TakenData<'_> {
                 also.push(touched);
             }
         }
-        // EXTENT-EDIT-2: inline data is replaced as a whole. More than one sector of it is rare.
+        // EXTENT-EDIT-2: inline data is replaced as a whole. It is rarely longer than a sector.
         let touches_first = dirty_ranges.overlapping(0..sectorsize).next().is_some();
         if touches_first || also.iter().any(|range| range.start == 0) {
             let extents = ExtentEdit::load(self.inode, sectorsize, 0..sectorsize)?;
@@ -293,7 +295,7 @@ impl TakenData<'_> {
         self.load_ranges(files, runs.iter().map(Run::range).collect(), size)
     }
 
-    /// Loads the extents that entering data of `ranges` and a new size changes.
+    /// Loads the extents that change when data is inserted in `ranges` and the size changes.
     pub(super) fn load_ranges(
         &self,
         files: &Files,

@@ -1,12 +1,12 @@
-//! Reading file data: every sector with a checksum is verified, and read from another mirror if it
-//! does not match.
+//! Reading file data. Every sector with a checksum is verified, and read from another mirror if it does not
+//! match.
 //!
-//! A read is planned first, with the file locked shared. Buffered and inline data is copied. For the rest the plan has
-//! the addresses and the checksums. Then the plan is carried out without the lock. The epoch is held throughout, so
-//! that space named by the plan is not allocated again.
+//! A read is planned with the file locked shared. Buffered and inline data is copied at once; for the rest
+//! the plan holds addresses and checksums. The plan then runs without the lock. The epoch is held throughout,
+//! so that extents in the plan are not reallocated.
 //!
-//! Whole sectors are read straight into the caller's buffer; only the sectors that the request cuts
-//! are read aside. A range that the trees do not cover reads as zeros.
+//! Whole sectors are read straight into the caller's buffer. Only sectors that the request cuts go through a
+//! temporary buffer. Ranges without an extent read as zeros.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use super::extents::{CompressedExtent, ExtentSource, FileExtents, FileRange};
 use crate::error::{CorruptItem, Error, Result};
 use crate::inode::Attr;
 
-/// A part of the request that the devices have.
+/// A part of the request that must be read from the devices.
 struct Part {
-    /// In the caller's buffer.
+    /// The range in the caller's buffer.
     place: Range<usize>,
     /// File offset of its first byte.
     offset: u64,
@@ -35,7 +35,7 @@ struct Part {
 }
 
 enum StoredPiece {
-    /// Stored as it is, from any address on. The sums are those of all sectors that it touches.
+    /// Uncompressed, from any address on. The checksums cover every sector that it touches.
     Plain {
         logical: Logical,
         csums: Option<RangeCsums>,
@@ -48,7 +48,7 @@ enum StoredPiece {
     },
 }
 
-/// One file as a read sees it.
+/// A reader of one file.
 pub(super) struct Reader<'v> {
     files: &'v Files,
     tree: &'v Tree,
@@ -58,7 +58,7 @@ pub(super) struct Reader<'v> {
 }
 
 impl Files {
-    /// Fills `buf` from `offset`. Fewer bytes are read only at the end of the file.
+    /// Fills `buf` from `offset`. Reads fewer bytes only at the end of the file.
     pub(crate) fn read(&self, id: FileId, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if self.roots.is_writable() && !id.is_empty_subvolume_dir() {
             return self.read_buffered(id, offset, buf);
@@ -71,7 +71,7 @@ impl Files {
         }
     }
 
-    /// Reads a regular file or a symlink's target, without what is buffered.
+    /// Reads the stored data of a regular file or symlink, without the buffer.
     pub(crate) fn read_data(
         &self,
         id: FileId,
@@ -88,7 +88,8 @@ impl Files {
         Ok(buf.len())
     }
 
-    /// Reads an extent as it is on disk, verified: `logical` is what the file has from `offset` on.
+    /// Reads and verifies the stored bytes of an extent. `logical` is the address of the data at file offset
+    /// `offset`.
     pub(crate) fn read_stored(
         &self,
         id: FileId,
@@ -113,19 +114,20 @@ impl Files {
         let end = state.buffer.size_on_disk(item.size.get());
         let mut reader = Reader::new(self, &inode.tree, id, item.flags());
         for gap in state.buffer.copy_to(offset, buf) {
-            // The end may lie before what is read.
+            // The stored data may end before the gap. The rest of the gap reads as zeros.
             let stored_end = gap.end.min(end).max(gap.start);
             let place = |at: u64| (at - offset) as usize;
             reader.plan(gap.start, place(gap.start)..place(stored_end), buf)?;
             buf[place(stored_end)..place(gap.end)].fill(0);
         }
+        // From here on only the epoch protects the extents in the plan.
         drop(state);
         reader.run(buf)?;
         Ok(buf.len())
     }
 }
 
-/// Returns the part of `buf` that a file of `size` fills from `offset` on.
+/// Returns the part of `buf` that is within the file, for a read at `offset`.
 fn within(size: u64, offset: u64, buf: &mut [u8]) -> &mut [u8] {
     let rest = size.saturating_sub(offset);
     let len = usize::try_from(rest).unwrap_or(usize::MAX).min(buf.len());
@@ -148,8 +150,8 @@ impl<'v> Reader<'v> {
         }
     }
 
-    /// Plans to fill `place` of `buf` from file offset `offset`; what needs no device is there at once. The
-    /// caller makes sure that the file's extents do not change.
+    /// Plans to fill `place` of `buf` from file offset `offset`, and fills the parts that need no device at
+    /// once. The caller makes sure that the file's extents do not change.
     pub(super) fn plan(&mut self, offset: u64, place: Range<usize>, buf: &mut [u8]) -> Result<()> {
         if place.is_empty() {
             return Ok(());
@@ -175,12 +177,12 @@ impl<'v> Reader<'v> {
                 buf[at(done)..at(end)].fill(0);
                 break;
             }
-            // An extent wholly before the request leaves `done` alone; one behind it ends the loop.
+            // An extent before the request leaves `done` as it is; an extent behind it ends the loop.
         }
         Ok(())
     }
 
-    /// Plans the read of a part of `range` that begins at file offset `from`. `place` is that part's place in `buf`.
+    /// Plans the read of the part of `range` from file offset `from` on, into `place` of `buf`.
     fn plan_range(
         &mut self,
         range: &FileRange<'_>,
@@ -246,7 +248,7 @@ impl<'v> Reader<'v> {
         Ok(())
     }
 
-    /// Carries the plan out.
+    /// Reads the planned parts from the devices.
     pub(super) fn run(self, buf: &mut [u8]) -> Result<()> {
         for part in &self.parts {
             let out = &mut buf[part.place.clone()];
@@ -267,8 +269,9 @@ impl<'v> Reader<'v> {
         Ok(())
     }
 
-    /// Returns the checksums of the sectors that `len` bytes at `logical` touch, if the file has any. All of them must
-    /// be there.
+    /// Returns the checksums of all sectors that `len` bytes at `logical` touch, if the file has checksums.
+    ///
+    /// Errors: a checksum is missing.
     fn csums(&self, logical: Logical, len: u64, offset: u64) -> Result<Option<RangeCsums>> {
         if !self.has_csums {
             return Ok(None);
@@ -316,7 +319,7 @@ impl<'v> Reader<'v> {
         }
     }
 
-    /// Reads uncompressed bytes from any logical address; `offset` is the file offset, for errors.
+    /// Reads uncompressed bytes from any logical address. `offset` is the file offset, for errors.
     fn read_plain(
         &self,
         logical: Logical,
@@ -356,7 +359,7 @@ impl<'v> Reader<'v> {
         Ok(())
     }
 
-    /// Reads whole sectors; the sum of the first is the one at `first_sum`.
+    /// Reads whole sectors. `first_sum` is the index of the first sector's checksum.
     fn read_sectors(
         &self,
         logical: Logical,
@@ -382,14 +385,14 @@ impl<'v> Reader<'v> {
             })
     }
 
-    /// Returns all bytes of a compressed extent.
+    /// Returns the whole decompressed extent.
     fn decompressed(
         &self,
         extent: CompressedExtent,
         offset: u64,
         csums: Option<&RangeCsums>,
     ) -> Result<Arc<[u8]>> {
-        // One request may meet the same extent twice.
+        // An earlier part of the same request may have decompressed it.
         if let Some(plain) = self.files.decompressed.get(&extent, self.has_csums) {
             return Ok(plain);
         }
@@ -408,7 +411,7 @@ impl<'v> Reader<'v> {
     }
 }
 
-/// Copies `data` from `skip` on; what `data` lacks is zeros.
+/// Copies `data` from `skip` on, padded with zeros.
 fn copy_padded(data: &[u8], skip: u64, out: &mut [u8]) {
     let rest = usize::try_from(skip)
         .ok()

@@ -1,8 +1,8 @@
-//! From written bytes to whole sectors.
+//! Turns written bytes into runs of whole sectors.
 //!
-//! A part of a sector is completed with the data that the file has there. Whole sectors are not copied.
+//! A partial sector is completed with the file's old data. Whole sectors are not copied.
 //!
-//! Not here: where they go (`store`).
+//! Not here: the addresses of the data (`store`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,17 +14,17 @@ use crate::inode::DirtyRanges;
 #[cfg(test)]
 mod tests;
 
-/// Neighbouring whole sectors of a file.
+/// Contiguous whole sectors of a file.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     start: u64,
     len: u64,
-    /// By offset in the run; each whole sectors.
+    /// By offset in the run; each part is whole sectors.
     parts: Vec<(u64, Cow<'a, [u8]>)>,
 }
 
 impl<'a> Run<'a> {
-    /// Creates a run at file offset `start`. `bytes` are whole sectors.
+    /// Creates a run of `bytes` (whole sectors) at file offset `start`.
     pub(super) fn new(start: u64, bytes: Cow<'a, [u8]>) -> Run<'a> {
         Run {
             start,
@@ -43,7 +43,7 @@ impl<'a> Run<'a> {
         self.parts.push((at, bytes));
     }
 
-    /// Returns the bytes of `range`, whole sectors of the file within the run.
+    /// Returns the bytes of `range`, which is whole sectors within the run.
     pub(super) fn slices(&self, range: Range<u64>) -> impl Iterator<Item = &[u8]> {
         let (from, to) = (range.start - self.start, range.end - self.start);
         let first = self.parts.partition_point(|(at, _)| *at <= from) - 1;
@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
             })
     }
 
-    /// Returns the bytes of `range` as one slice, joined in `scratch` if need be.
+    /// Returns the bytes of `range` as one slice, copied to `scratch` if they are in several parts.
     pub(super) fn bytes<'s>(&'s self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
         let mut slices = self.slices(range.clone());
         let first = slices.next().unwrap_or(&[]);
@@ -72,8 +72,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns the runs of the sectors that `dirty_ranges` touch and of those in `also`. `read_old` fills a buffer with
-/// what the file has from an offset on. `old_size` is the size of the file on disk.
+/// Returns the runs of all sectors that `dirty_ranges` touch or `also` contains. `read_old` reads the file's
+/// data at an offset. `old_size` is the size of the file on disk.
 pub(super) fn runs<'a>(
     dirty_ranges: &'a DirtyRanges,
     also: &[Range<u64>],

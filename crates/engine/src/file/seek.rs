@@ -1,5 +1,5 @@
-//! SEEK_DATA and SEEK_HOLE. Preallocated space that was not written counts as a hole, what is buffered as
-//! data, in whole sectors.
+//! SEEK_DATA and SEEK_HOLE. Unwritten preallocated space counts as a hole, and buffered data as data, in
+//! whole sectors.
 
 use ubtrfs_transaction::roots::Tree;
 use ubtrfs_transaction::{FileId, lock};
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::inode::WriteBuffer;
 
 impl Files {
-    /// Returns the first offset at or above `offset` that holds data, or None if there is none before the end.
+    /// Returns the first offset at or above `offset` that holds data, or None if only a hole follows.
     pub(crate) fn seek_data(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
         self.with_layout(id, |layout| {
             if offset >= layout.size {
@@ -26,8 +26,8 @@ impl Files {
         })
     }
 
-    /// Returns the first offset at or above `offset` that holds no data, the end of the file at the latest. Returns
-    /// None if `offset` is not below the end.
+    /// Returns the first offset at or above `offset` in a hole, at most the end of the file. Returns None if
+    /// `offset` is not below the end.
     pub(crate) fn seek_hole(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
         self.with_layout(id, |layout| {
             if offset >= layout.size {
@@ -58,14 +58,14 @@ impl Files {
     }
 }
 
-/// Where a file has data.
+/// The layout of a file: its extents and its buffered data.
 struct Layout<'a> {
     files: &'a Files,
     tree: &'a Tree,
     id: FileId,
     buffer: &'a WriteBuffer,
     size: u64,
-    /// Extents count up to here.
+    /// Extents count only below this offset.
     stored_end: u64,
 }
 
@@ -95,8 +95,8 @@ impl Layout<'_> {
         Ok(found.filter(|&at| at < self.stored_end))
     }
 
-    /// Returns the first offset at or above `offset` without data. One walk through the extents goes along with the
-    /// buffer, so that each is looked at once.
+    /// Returns the first offset at or above `offset` without data. Walks the extents and the buffer in
+    /// parallel, so that it looks at each extent once.
     fn hole(&self, offset: u64) -> Result<u64> {
         let mut extents = self.extents(offset)?;
         let mut at = offset;
@@ -127,7 +127,7 @@ impl Layout<'_> {
         Some((first - first % sectorsize).max(offset))
     }
 
-    /// Returns the first offset at or above `offset` whose sector has nothing buffered.
+    /// Returns the first offset at or above `offset` whose sector has no buffered data.
     fn buffered_hole(&self, offset: u64) -> u64 {
         let sectorsize = self.files.roots.sectorsize();
         let mut at = offset;

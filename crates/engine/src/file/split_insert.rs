@@ -1,14 +1,16 @@
-//! Inserting data in parts, over several transactions.
+//! Inserting the items of one write-back in batches, over several transactions.
 //!
-//! Data may change so many extents that one commit has no room for that, or that the memory for deltas does not
-//! suffice. It may replace many extents, and become many where free space is in pieces.
+//! A group of runs may need more items than one commit has metadata space for, or than fit in the memory for
+//! deltas. It may replace many old extents, and it becomes many new ones where free space is fragmented.
 //!
 //! Invariants
-//! - SPLIT-INSERT-1: the first part of a new extent brings the extent and all of its checksums; the others refer to it.
-//!   As they enter in the order of the file, each is joined to the one before, and one item is left in the end.
+//! - SPLIT-INSERT-1: the first batch with a part of a new extent inserts the extent and all of its checksums;
+//!   later batches only refer to it. Batches enter in file order, so each part is joined to the one before,
+//!   and one file extent item remains in the end.
 //!
-//! Locks: as in `write_back`. A commit takes no file's, so that this thread may make one between two parts.
-//! Not here: files that lose extents (`truncate`).
+//! Locks: as in `write_back`. A commit takes no lock of a file, so this thread may commit between two
+//! batches.
+//! Not here: shrinking files (`truncate`).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,13 +28,13 @@ use super::plan::{Group, TakenData};
 use super::store::Stored;
 use crate::error::{Error, Result};
 
-/// Items that an extent which is replaced costs: its own, and its reference.
+/// Items per replaced extent: its EXTENT_DATA item and its data reference.
 const REPLACED_ITEMS: u64 = 2;
-/// Items that a new extent costs, its checksums apart: its own, and its reference.
+/// Items per new extent besides checksums: its EXTENT_DATA item and its data reference.
 const NEW_ITEMS: u64 = 2;
-/// There is room for what this many cost if there is for any operation that frees space.
+/// The smallest batch. It fits whenever any operation that frees space fits.
 const LEAST_ITEMS: u64 = FREEING_ITEMS;
-/// How often the smallest part asks for room.
+/// How often the smallest batch retries before it fails with ENOSPC.
 const LEAST_TRIES: u32 = 100;
 const OTHERS_TAKE: Duration = Duration::from_millis(1);
 
@@ -41,7 +43,8 @@ fn cost_of(items: u64) -> EditEstimate {
 }
 
 impl Stored {
-    /// Returns where it is in the file; nowhere for inline data, which is a file's only extent.
+    /// Returns its range in the file. The range is empty for inline data, which is the only extent of its
+    /// file.
     fn range(&self) -> Range<u64> {
         match self {
             Stored::Inline(_) => 0..0,
@@ -51,7 +54,7 @@ impl Stored {
         }
     }
 
-    /// Returns the number of items that it adds.
+    /// Returns the number of items that it inserts.
     fn own_items(&self, shape: CsumShape) -> u64 {
         match self {
             Stored::Inline(_) => 1,
@@ -60,14 +63,17 @@ impl Stored {
         }
     }
 
-    /// Returns the number of items that it changes, where `extent_edit` shows the extents that it replaces.
+    /// Returns the number of items that it changes. This includes the items of extents that it replaces in
+    /// `extent_edit`.
     fn items(&self, extent_edit: &ExtentEdit, shape: CsumShape) -> u64 {
         let replaced = extent_edit.overlapping(self.range()).count() as u64;
         self.own_items(shape) + REPLACED_ITEMS * replaced
     }
 
-    /// Returns the parts before and behind file offset `at`, or None if it must stay in one piece.
+    /// Splits it at file offset `at`. Returns None if it cannot be split.
     fn cut(&self, at: u64) -> Option<(Stored, Stored)> {
+        // A compressed extent is not cut. A preallocated one with checksums is not either, as both halves
+        // would need their own sums.
         let (start, part, csums) = match self {
             Stored::New { start, part, csums } => (*start, part, csums),
             Stored::Reserved { start, part, csums } if csums.is_empty() => (*start, part, csums),
@@ -97,7 +103,7 @@ impl Stored {
                 csums: Vec::new(),
             },
         };
-        // SPLIT-INSERT-1
+        // SPLIT-INSERT-1: the front half inserts the extent with the checksums of both halves.
         let rest = Stored::Reserved {
             start: at,
             part: rest,
@@ -107,8 +113,8 @@ impl Stored {
     }
 }
 
-/// Cuts `stored` so that no part changes more than `most` items, as far as it can be cut. `extent_edit` shows what they
-/// replace.
+/// Splits `stored` into batches that change at most `most` items each, as far as the extents can be cut.
+/// `extent_edit` holds the extents that they replace.
 fn parts(
     stored: &[Stored],
     extent_edit: &ExtentEdit,
@@ -116,18 +122,22 @@ fn parts(
     most: u64,
 ) -> Vec<Vec<Stored>> {
     let mut dirty_ranges: Vec<Stored> = stored.to_vec();
+    // Sorted in descending order, so that `pop` takes the piece with the lowest offset.
     dirty_ranges.sort_by_key(|piece| std::cmp::Reverse(piece.range().start));
     let mut parts = Vec::new();
     let mut part = Vec::new();
     let mut left = most;
     while let Some(piece) = dirty_ranges.pop() {
         let (own, items) = (piece.own_items(shape), piece.items(extent_edit, shape));
+        // Start a new batch unless the piece fits, or can at least be cut after one replaced extent.
         if left < items.min(own + REPLACED_ITEMS) && !part.is_empty() {
             parts.push(std::mem::take(&mut part));
             left = most;
         }
         let range = piece.range();
         let room = left.saturating_sub(own) / REPLACED_ITEMS;
+        // Find the end of the last replaced extent that still fits. Take at least one, so that a piece larger
+        // than a batch is cut at all.
         let mut hit = extent_edit
             .overlapping(range.clone())
             .map(|(place, _)| place.end);
@@ -143,6 +153,7 @@ fn parts(
             Some((front, rest)) => {
                 part.push(front);
                 dirty_ranges.push(rest);
+                // The batch is full: the rest opens the next one.
                 left = 0;
             }
             None => {
@@ -157,16 +168,17 @@ fn parts(
     parts
 }
 
-/// How what became of a group may enter.
+/// How the items of a stored group enter.
 pub(super) enum EntryMode<'v> {
     AtOnce(Reservation<'v>),
-    /// In parts of so many items, or of fewer if others take the room meanwhile.
+    /// In batches of at most this many items. Batches get smaller if other operations use up the space.
     InParts(u64),
 }
 
 impl Files {
-    /// Returns how `stored` may enter. Commits if that makes room for all of it. `reserved`: the items that its writers
-    /// were reserved and that nothing has entered for; what it takes is taken off.
+    /// Returns how `stored` may enter, after a commit if only that makes room for all of it. `reserved`
+    /// counts the items that its writers reserved and no group has used yet; the items of `stored` are
+    /// subtracted.
     pub(super) fn entry_of(
         &self,
         group: &Group<'_>,
@@ -186,6 +198,8 @@ impl Files {
         if let Some(reservation) = self.reserve_items(more)? {
             return Ok(EntryMode::AtOnce(reservation));
         }
+        // Not enough room beyond the reserved items. A commit may help: the actual edits cost less than their
+        // estimates.
         self.inodes.transactions()?.check_may_commit_accepted()?;
         self.inodes.transactions()?.commit_running()?;
         self.inodes.transactions()?.release_freed();
@@ -195,7 +209,8 @@ impl Files {
         Ok(EntryMode::InParts(self.items_of_parts(items)?))
     }
 
-    /// Returns how many items a part of so many at most may change.
+    /// Returns the largest batch, up to `items`, that memory and metadata space allow now. It is never below
+    /// `LEAST_ITEMS`.
     fn items_of_parts(&self, items: u64) -> Result<u64> {
         let manager = self.inodes.transactions()?;
         let fits = |items: u64| {
@@ -212,13 +227,14 @@ impl Files {
     fn reserve_items(&self, items: u64) -> Result<Option<Reservation<'_>>> {
         let (manager, cost) = (self.inodes.transactions()?, cost_of(items));
         Ok(match manager.has_memory_for(cost) {
-            // An operation that frees space must have room afterwards as well.
+            // Leave room for an operation that frees space, or a full volume could not be emptied.
             true => manager.try_reserve(cost.and(EditEstimate::of_freeing())),
             false => None,
         })
     }
 
-    /// Changes the items of one group of runs, in several transactions. The rest is given back.
+    /// Changes the items of one group of runs in several transactions. On failure the space of extents that
+    /// have not entered is released.
     pub(super) fn insert_in_batches(
         &self,
         file: &TakenData<'_>,
@@ -233,12 +249,14 @@ impl Files {
         while let Some(dirty_ranges) = left.front() {
             let is_last = left.len() == 1;
             let end = dirty_ranges.last().map_or(0, |piece| piece.range().end);
+            // The size moves only up to the end of this batch, whose extents exist by then (WRITEBACK-2).
             let after = match is_last {
                 true => group.size.end,
                 false => size.max(end.min(group.size.end)),
             };
             let entered = match self.reserve_part(most) {
                 Ok(None) => {
+                    // Others took the space since: split all remaining pieces again, into smaller batches.
                     most = self.items_of_parts(most / 2)?;
                     let dirty_ranges: Vec<Stored> = left.into_iter().flatten().collect();
                     left = parts(&dirty_ranges, &group.extent_edit, shape, most).into();
@@ -246,6 +264,7 @@ impl Files {
                 }
                 Ok(Some(reservation)) => {
                     let ranges = dirty_ranges.iter().map(Stored::range).collect();
+                    // Reload: the batch before has changed the extents.
                     let extent_edit = file.load_ranges(self, ranges, size..after);
                     extent_edit.and_then(|extent_edit| {
                         let mut part = Group {
@@ -269,10 +288,13 @@ impl Files {
         Ok(())
     }
 
-    /// Reserves for a part; None if a smaller one may find room. After a commit it no longer checks the memory for
-    /// deltas. Other threads may take that memory again and again, and the data has been accepted.
+    /// Reserves metadata for one batch. Returns None if a smaller batch may still fit.
     ///
-    /// Errors: no space. Inserting it all the same would make the commit fail, with all changes of other operations.
+    /// After a commit it does not check the memory for deltas again. Other threads could take that memory
+    /// again and again, and this data has been accepted.
+    ///
+    /// Errors: no space. Inserting without a reservation could fail the commit, and with it the changes of
+    /// all other operations.
     fn reserve_part(&self, items: u64) -> Result<Option<Reservation<'_>>> {
         if let Some(reservation) = self.reserve_items(items)? {
             return Ok(Some(reservation));
@@ -285,13 +307,15 @@ impl Files {
             if let Some(reservation) = manager.try_reserve(cost.and(EditEstimate::of_freeing())) {
                 return Ok(Some(reservation));
             }
+            // A smaller batch is better than waiting. The smallest one may use even the room kept for
+            // operations that free space.
             if items > LEAST_ITEMS {
                 return Ok(None);
             }
             if let Some(reservation) = manager.try_reserve(cost) {
                 return Ok(Some(reservation));
             }
-            // Operations of others have the room, and give it back when they leave.
+            // Other operations hold the room, and release it when they leave their transaction.
             clock::sleep(OTHERS_TAKE);
         }
         Err(Error::NoSpace)

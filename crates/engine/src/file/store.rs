@@ -1,8 +1,9 @@
-//! Places data on the devices, and writes that of many files at once.
+//! Stores data on the devices, batched over many files.
 //!
-//! Data goes over what is there if that is allowed, else to new extents, compressed or not.
+//! Data overwrites the old extent if that is allowed (`nocow`). Otherwise it goes to new extents, compressed
+//! or not.
 //!
-//! Not here: which data (`write_back`), whether a place may be overwritten (`nocow`).
+//! Not here: which data is stored (`plan`), which ranges may be overwritten (`nocow`).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -28,10 +29,10 @@ use crate::inode::{
     DelallocRequest, DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, WINDOW_BYTES,
 };
 
-/// Bytes given to the devices at once.
+/// Bytes that one batch of writes gathers.
 const BATCH_BYTES: u64 = 16 << 20;
 
-/// A part of a file that is on the devices now, or needs none.
+/// A part of a file whose data is on the devices, or inline.
 #[derive(Clone, Debug)]
 pub(super) enum Stored {
     Inline(InlineExtent),
@@ -41,7 +42,8 @@ pub(super) enum Stored {
         part: DiskPart,
         csums: Vec<u8>,
     },
-    /// In space that the file has already: reserved and not written before, or the rest of a new extent that was cut.
+    /// In space that the file has already: preallocated space, or the second part of a new extent that was
+    /// cut (SPLIT-INSERT-1).
     Reserved {
         start: u64,
         part: DiskPart,
@@ -54,17 +56,17 @@ pub(super) enum Stored {
 pub(super) struct StoredFile<'a> {
     /// The stored extents of each group of the plan.
     pub(super) groups: Vec<Vec<Stored>>,
-    /// The file is better not compressed from now on.
+    /// The file's data did not compress: its inode gets the NOCOMPRESS flag.
     pub(super) incompressible: bool,
-    /// Held until the items say what was written.
+    /// Held until the items of the written data have been inserted.
     nocow: Option<Overwriting<'a>>,
     handles: Vec<NocowWrite>,
-    /// The reservation until the items have entered.
+    /// The reservation, held until the items have been inserted.
     pub(super) delalloc: DelallocReservation,
 }
 
-/// Data of a tree is being written in place: no snapshot of it is made (NOCOW-3), nothing of it is freed
-/// (NOCOW-4).
+/// A guard for writing in place. While it is held, no snapshot of the tree is made (NOCOW-3), and a deleted
+/// tree is not freed (NOCOW-4).
 #[derive(Debug)]
 struct Overwriting<'a> {
     guard: Option<RwLockReadGuard<'a, ()>>,
@@ -73,7 +75,7 @@ struct Overwriting<'a> {
 }
 
 impl<'a> Overwriting<'a> {
-    /// Begins overwriting in a tree. Returns None if a snapshot is being made, or the subvolume is gone.
+    /// Begins overwriting in a tree. Returns None if a snapshot is being made, or the subvolume is deleted.
     fn begin(tree: &'a Tree, manager: &'a TransactionManager) -> Option<Overwriting<'a>> {
         let guard = tree.nocow_lock.try_read()?;
         tree.check_alive().ok()?;
@@ -88,7 +90,8 @@ impl<'a> Overwriting<'a> {
 impl Drop for Overwriting<'_> {
     fn drop(&mut self) {
         self.guard = None;
-        // Either a thread that searches for freeable trees meets no guard, or the deletion is seen here.
+        // Pairs with the search for trees to clean. Either that search finds the lock free, or this thread
+        // sees the deletion and wakes the cleaner.
         fence(Ordering::SeqCst);
         if self.tree.is_deleted() {
             self.manager.wake_cleaner();
@@ -104,7 +107,7 @@ impl Stored {
         }
     }
 
-    /// Puts it among the file's extents.
+    /// Inserts it into the file's extents.
     pub(super) fn place(&self, extent_edit: &mut ExtentEdit, generation: u64) -> Result<()> {
         match self {
             Stored::Inline(inline) => {
@@ -128,7 +131,7 @@ impl Stored {
         }
     }
 
-    /// Returns the extent that was made for it.
+    /// Returns the newly allocated extent, if it has one.
     pub(super) fn new_extent(&self) -> Option<DiskExtent> {
         match self {
             Stored::New { part, .. } => Some(part.disk),
@@ -136,7 +139,7 @@ impl Stored {
         }
     }
 
-    /// Returns the checksums that belong to it, and the address where they begin.
+    /// Returns its checksums, and the address of the first sector that they cover.
     pub(super) fn csums(&self) -> Option<(Logical, &[u8])> {
         match self {
             Stored::Inline(_) => None,
@@ -146,7 +149,7 @@ impl Stored {
     }
 }
 
-/// A write of data that has its place.
+/// Data with its address.
 struct PlacedWrite<'p> {
     /// Index of the file.
     file: usize,
@@ -161,7 +164,7 @@ impl PlacedWrite<'_> {
     }
 }
 
-/// Collects what many files write.
+/// Gathers the writes of many files.
 pub(super) struct Store<'a, 'p> {
     files: &'a Files,
     stored: Vec<Result<StoredFile<'a>>>,
@@ -179,8 +182,8 @@ impl<'a, 'p> Store<'a, 'p> {
         }
     }
 
-    /// Finds places for one file's data, and has what has gathered written if it is much. Without a plan, for
-    /// nothing.
+    /// Finds addresses for one file's data, and writes the batch if it is large enough. A file whose plan
+    /// failed passes None and gets an empty result.
     pub(super) fn add(
         &mut self,
         inode: &'a Inode,
@@ -233,7 +236,7 @@ impl<'a, 'p> Store<'a, 'p> {
         }
     }
 
-    /// Has all written, and says what became of each file.
+    /// Writes the rest, and returns the result of each file.
     pub(super) fn finish(mut self) -> Vec<Result<StoredFile<'a>>> {
         self.write();
         self.stored
@@ -270,9 +273,9 @@ impl<'a, 'p> Store<'a, 'p> {
         if write(&all).is_ok() {
             return;
         }
-        // One by one, to see whose it is.
+        // The batch failed: write the pieces one by one to find the files that are affected.
         for one in writes {
-            // The space of a file that failed may be another's by now.
+            // The space of a failed file was released and may belong to another file by now.
             if self.stored[one.file].is_err() {
                 continue;
             }
@@ -282,7 +285,7 @@ impl<'a, 'p> Store<'a, 'p> {
         }
     }
 
-    /// Notes that a file has failed, and gives back the space that it was given.
+    /// Marks a file as failed, and releases its new extents.
     fn fail(&mut self, index: usize, error: Error) {
         self.writes.retain(|write| write.file != index);
         if let Ok(file) = &self.stored[index]
@@ -296,7 +299,7 @@ impl<'a, 'p> Store<'a, 'p> {
     }
 }
 
-/// Finds places for the data of one file.
+/// Assigns addresses to the data of one file.
 struct Placer<'s, 'a, 'p> {
     files: &'a Files,
     inode: &'a Inode,
@@ -304,19 +307,20 @@ struct Placer<'s, 'a, 'p> {
     extents: &'s mut FileExtentsState,
     file: &'s mut StoredFile<'a>,
     writes: Vec<(Logical, Cow<'p, [u8]>)>,
-    /// Where the next extent would best be.
+    /// The preferred address of the next extent.
     hint: Option<Logical>,
 }
 
 impl Files {
-    /// Returns how many bytes, compressed or not, an item has room for and may hold.
+    /// Returns the largest inline data, compressed or not, that an item can hold and the volume's options
+    /// allow.
     fn most_inline_bytes(&self) -> u64 {
         let nodesize = self.roots.superblock().nodesize.get() as usize;
         let room = leaf_data_size(nodesize) - ITEM_HEAD_SIZE - FILE_EXTENT_INLINE_START;
         self.inodes.settings.max_inline_bytes().min(room as u64)
     }
 
-    /// Returns whether a file of this size that is not compressed is kept in its item.
+    /// Returns whether uncompressed data of this size is stored inline.
     pub(crate) fn keeps_inline(&self, size: u64) -> bool {
         size <= self.most_inline_bytes() && size < self.roots.sectorsize()
     }
@@ -340,7 +344,7 @@ impl<'p> Placer<'_, '_, 'p> {
         Ok(())
     }
 
-    /// Returns the file's only extent, if it is small enough to go into its item.
+    /// Returns the inline extent for the whole file, if it is small enough.
     fn inline(&self, group: &Group<'_>) -> Option<InlineExtent> {
         let sectorsize = self.files.roots.sectorsize();
         let size = self.plan.size;
@@ -375,7 +379,7 @@ impl<'p> Placer<'_, '_, 'p> {
         })
     }
 
-    /// Overwrites what may be overwritten. Returns the rest of the run.
+    /// Overwrites data in place where that is allowed. Returns the other parts of the run.
     fn place_nocow(
         &mut self,
         run: &'p Run<'_>,
@@ -437,7 +441,7 @@ impl<'p> Placer<'_, '_, 'p> {
     ) -> Result<()> {
         let sectorsize = self.files.roots.sectorsize();
         let encoder = &self.plan.encoder;
-        // As in the kernel: one sector amid others cannot become smaller.
+        // As in the kernel: a single sector within a file cannot save a sector, so compression is not tried.
         let alone = range.start == 0 && range.end >= self.plan.size;
         let small = range.end - range.start <= sectorsize && !alone;
         let mut plain = range.start..range.start;
@@ -450,6 +454,8 @@ impl<'p> Placer<'_, '_, 'p> {
                 Encoded::Plain => plain.end = chunk.end,
                 Encoded::Incompressible => self.file.incompressible = true,
                 Encoded::Compressed(kind, bytes) => {
+                    // Store the plain data before this chunk first, so that extents are allocated in file
+                    // order.
                     self.place_plain(run, plain.clone(), stored)?;
                     plain = chunk.start..chunk.end;
                     if self.place_compressed(chunk, kind, bytes, stored)? {
@@ -461,7 +467,7 @@ impl<'p> Placer<'_, '_, 'p> {
         self.place_plain(run, plain.start..range.end, stored)
     }
 
-    /// Places compressed data on the devices. Returns false if there is no space in one piece.
+    /// Stores compressed data. Returns false if there is no contiguous space for it.
     fn place_compressed(
         &mut self,
         chunk: Range<u64>,
@@ -511,6 +517,7 @@ impl<'p> Placer<'_, '_, 'p> {
         while at < range.end {
             let want = (range.end - at).min(MAX_EXTENT_BYTES);
             let (start, len) = self.allocate(want, sectorsize)?;
+            // Free space is fragmented: this run becomes one more extent, whose items nobody has reserved.
             if len < want
                 && let Err(error) = self.file.delalloc.count_piece(&self.files.inodes)
             {
@@ -560,7 +567,7 @@ impl<'p> Placer<'_, '_, 'p> {
         }
     }
 
-    /// Computes the checksums of `range`, if the file has any.
+    /// Computes the checksums of `range`, unless the file has none.
     fn sums(&self, run: &Run<'_>, range: Range<u64>) -> Vec<u8> {
         let mut sums = Vec::new();
         if !self.plan.flags.contains(InodeFlags::NODATASUM) {

@@ -1,6 +1,6 @@
-//! Having written data on the devices.
+//! Syncing files: their data and items reach the devices.
 //!
-//! Not here: commits, and when they are due (`volume::background`).
+//! Not here: commits and their timing (`volume::background`).
 
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use crate::inode::{DirtyFiles, Inode, WritebackErrors, look_at_inode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durable {
     All,
-    /// All but times.
+    /// Everything except times.
     Data,
 }
 
@@ -27,14 +27,14 @@ pub(crate) trait FileSync: Debug + Send + Sync {
     fn sync_file(&self, inode: &Arc<Inode>) -> Result<()>;
 }
 
-/// Files whose data goes to the devices together.
+/// The number of files that are written back together.
 pub(super) const FILES_AT_ONCE: usize = 64;
 
 impl Files {
-    /// Gives all buffered data its extents. Meets every file with data that was written before the call, also one that
-    /// another thread is writing back.
+    /// Writes back all files with data that was written before the call, including those that another thread
+    /// is writing back.
     ///
-    /// The first loss is returned when all has been tried.
+    /// Tries all files, and then returns the first error.
     pub(crate) fn write_back_all(&self) -> Result<()> {
         let files: &DirtyFiles = &self.inodes.dirty;
         let mut outcome = Ok(());
@@ -49,7 +49,7 @@ impl Files {
         }
     }
 
-    /// Makes a file's data and all that was done to it durable.
+    /// Makes a file's data and all changes to its inode durable.
     pub(super) fn fsync(&self, inode: &Arc<Inode>) -> Result<()> {
         nonblocking::check()?;
         match self.file_sync.get().and_then(Weak::upgrade) {
@@ -61,13 +61,14 @@ impl Files {
         }
     }
 
-    /// Has syncs go through `file_sync`, which stays theirs as long as it lives.
+    /// Sets the implementation of `fsync`. The files do not keep it alive.
     pub(crate) fn set_file_sync(&self, file_sync: Weak<dyn FileSync>) {
         let set = self.file_sync.set(file_sync);
         assert!(set.is_ok(), "the files of a volume have one way to sync");
     }
 
-    /// Has items say all that a sync makes durable; `report` takes a write-back error that is to be returned.
+    /// Brings the items up to date with everything that a sync must persist. `report` takes a pending
+    /// write-back error.
     pub(crate) fn write_back_for_sync(
         &self,
         inode: &Arc<Inode>,
@@ -75,7 +76,7 @@ impl Files {
         report: impl FnOnce(&mut WritebackErrors) -> Option<String>,
     ) -> Result<()> {
         if self.inodes.settings.flush_on_commit() {
-            // A write-back error is reported by the next sync of the file.
+            // The next sync of the file reports a write-back error.
             let _ = self.write_back_all();
         }
         let written = self.write_back(inode);
@@ -90,7 +91,7 @@ impl Files {
         written
     }
 
-    /// Refuses to write to a file with fs-verity. Otherwise as `syncs_writes`.
+    /// Checks that a file without fs-verity is written to. Returns the same as `syncs_writes`.
     pub(super) fn admit_write(&self, inode: &Inode) -> Result<bool> {
         let flags = look_at_inode(&inode.tree, inode.id, |item| item.flags())?;
         match flags.contains(InodeFlags::RO_VERITY) {
@@ -99,10 +100,10 @@ impl Files {
         }
     }
 
-    /// Returns whether what is written to a file must be durable before the writer hears of it (`chattr +S`). It is
-    /// asked before anything is changed.
+    /// Returns whether a write must be durable before it returns (`chattr +S`). Called before anything is
+    /// changed.
     ///
-    /// Errors: the thread must not wait, and would have to for that.
+    /// Errors: the file needs a sync, and the thread must not wait.
     pub(super) fn syncs_writes(&self, inode: &Inode) -> Result<bool> {
         must_sync(look_at_inode(&inode.tree, inode.id, |item| item.flags())?)
     }

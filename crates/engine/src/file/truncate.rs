@@ -1,10 +1,10 @@
 //! Changing a file's size.
 //!
-//! Shrinking drops extents from the end downward in bounded steps. After each the size in the item is where the extents
-//! end. An interruption therefore leaves a longer file and nothing else. Readers see the new size from the first step
-//! on.
+//! Shrinking drops extents in bounded steps, from the end downward. Each step sets the size in the item to
+//! the new end of the extents, so an interruption only leaves a longer file. Readers see the new size from
+//! the first step on.
 //!
-//! Data behind the end in the last sector is zeroed by writing that sector anew, as the kernel does.
+//! Data beyond the end in the last sector is zeroed by rewriting that sector, as in the kernel.
 
 use std::sync::Arc;
 
@@ -22,26 +22,26 @@ use super::write_back::enter_extent_edit;
 use crate::error::Result;
 use crate::inode::{DelallocReservation, FileExtentsState, Inode, WriteBuffer, put_inode};
 
-/// Extents that one step drops.
+/// The most extents that one step drops.
 const STEP: usize = 512;
-/// Extents that one step drops on a volume without room for a larger step.
+/// The most extents that one step drops on a full volume.
 const STEP_WHEN_FULL: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
-/// Items that an extent and what is left of it cost.
+/// Items per extent, including the remainder of a cut one.
 const EXTENT_ITEMS: u64 = 4;
 
 impl Files {
-    /// Makes a regular file `size` bytes long; what is new reads as zeros.
+    /// Sets the size of a regular file. A longer file is extended with zeros.
     pub(crate) fn truncate(&self, id: FileId, size: u64) -> Result<()> {
         self.truncate_unless(InodeFlags::IMMUTABLE | InodeFlags::APPEND, id, size)
     }
 
-    /// Makes a file that was opened for writing `size` bytes long. As in the kernel, a file that has become immutable
-    /// since may be cut or grown.
+    /// Sets the size of a file that is open for writing. As in the kernel, it may have become immutable
+    /// since.
     pub(crate) fn truncate_open(&self, id: FileId, size: u64) -> Result<()> {
         self.truncate_unless(InodeFlags::APPEND, id, size)
     }
 
-    /// Cuts or grows a file whatever flags it has, for a caller that takes back what it has just written.
+    /// Sets the size of a file regardless of its flags, for a caller that undoes its own write.
     pub(crate) fn take_back_to(&self, id: FileId, size: u64) -> Result<()> {
         self.truncate_unless(InodeFlags::empty(), id, size)
     }
@@ -55,7 +55,8 @@ impl Files {
         let cost = |step| EditEstimate::neighbours(EXTENT_ITEMS * step as u64);
         let (delalloc, step) = match self.inodes.reserve_delalloc(sector, cost(STEP)) {
             Err(error) if error.is_no_space() => {
-                // Shrinking must be possible on a full volume: the rest of the last sector stays.
+                // Shrinking must be possible on a full volume. Without data space, the last sector is not
+                // zeroed.
                 let delalloc =
                     DelallocReservation::make(&self.inodes, 0, cost(STEP_WHEN_FULL).freeing())?;
                 (delalloc, STEP_WHEN_FULL)
@@ -63,7 +64,8 @@ impl Files {
             delalloc => (delalloc?, STEP),
         };
         let mut extents = inode.extents.lock();
-        // From here on it goes through: what is buffered behind the end is forgotten first.
+        // The last check: from here on the change is carried out, and buffered data beyond the end is dropped
+        // first.
         inode.tree.check_writable()?;
         let old_size = {
             let state = inode.lock.read();
@@ -98,8 +100,8 @@ impl Files {
         let mut item = read_file(inode)?;
         let forgotten = state.buffer.forget(size..u64::MAX, sectorsize);
         if item.size.get() < size {
-            // The size was that of buffered data, which may end before the new one now. On a full volume its reservation
-            // is all that there is for the sector of the old end.
+            // The size was due to buffered data, which may now end before the new size. On a full volume, the
+            // reservation of the dropped data is all there is for rewriting the old last sector.
             drop(state);
             delalloc.join(forgotten);
             self.grow_locked(inode, extents, size, delalloc)?;
@@ -114,6 +116,7 @@ impl Files {
             state.buffer.write(files, start, &kept, sectorsize, sector);
             files.add(inode);
         }
+        // Readers use the new size while the steps below run.
         state.buffer.set_cut(Some(size));
         let mut outcome = self.shrink_step(inode, &mut item, size, step);
         while let Ok(false) = outcome {
@@ -130,7 +133,7 @@ impl Files {
         outcome.map(drop)
     }
 
-    /// Drops the last extents behind `size`, at most `step`. True if these were all.
+    /// Drops the last extents beyond `size`, at most `step`. Returns whether these were all.
     fn shrink_step(
         &self,
         inode: &Inode,
@@ -161,8 +164,8 @@ impl Files {
         Ok(is_done)
     }
 
-    /// Returns the part of the last sector that the file keeps, and its offset. Returns None unless data behind that
-    /// part must be zeroed on disk.
+    /// Returns the kept bytes of the last sector, with their offset. Returns None if no data beyond them must
+    /// be zeroed on disk.
     fn kept_of_last_sector(&self, inode: &Inode, size: u64) -> Result<Option<(u64, Vec<u8>)>> {
         let sectorsize = self.roots.sectorsize();
         let start = size - size % sectorsize;
@@ -191,7 +194,7 @@ impl Files {
 }
 
 impl ExtentEdit {
-    /// Shortens plain inline data. Compressed data stays as it is until it is written anew.
+    /// Shortens uncompressed inline data. Compressed data stays as it is until it is rewritten.
     fn cut_inline(&mut self, size: u64, generation: u64) {
         let first = self.extents().next();
         if let Some((range, Extent::Inline(inline))) = first

@@ -1,10 +1,11 @@
-//! Writing: into the buffer, or past it if there is much of it.
+//! Writing: into the buffer, or directly to the devices if the data is large.
 //!
-//! Space and metadata are reserved first, so that no space is this call's error and not a later one's. The
+//! Space and metadata are reserved first, so that ENOSPC is an error of this call and not of a later one. The
 //! size in the inode item does not move here, see `write_back`.
 //!
-//! Locks: the inode's for the copy; past the buffer, the file's extents while the data is stored.
-//! Not here: setuid bits, which the caller has cleared; what becomes of the buffer (`write_back`).
+//! Locks: the inode's for the copy into the buffer. A direct write holds the file's extents while it stores
+//! the data.
+//! Not here: clearing setuid bits, which the caller has done; writing the buffer back (`write_back`).
 
 use std::sync::Arc;
 
@@ -22,14 +23,14 @@ use crate::inode::{
     DelallocReservation, DirtyRanges, FileExtentsState, Inode, InodeState, WriteBuffer, note_times,
 };
 
-/// From this size on, whole sectors are not worth buffering.
+/// From this size on, whole sectors bypass the buffer.
 const LARGE_BYTES: usize = 1 << 20;
-/// The bytes that are stored and entered at once.
+/// The bytes that one direct write-back stores and enters.
 const PAST_BUFFER_BYTES: usize = 32 << 20;
-/// How often a write that finds no space writes back what others have buffered behind the file's end.
+/// How often a write without space writes back the data that others have buffered beyond the end of the file.
 const TRIES_AT_END: u32 = 16;
 
-/// Where a write goes.
+/// The offset of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteTarget {
     At(u64),
@@ -45,7 +46,7 @@ impl WriteTarget {
     }
 }
 
-/// The reservation of a buffered write: for itself, and for what may follow it.
+/// The reservation of a buffered write: for its own bytes, and ahead for sequential writes after it.
 #[derive(Debug)]
 struct WriteSpace {
     need: DelallocReservation,
@@ -53,8 +54,8 @@ struct WriteSpace {
 }
 
 impl Files {
-    /// Writes `bytes` at `offset` of a regular file, all or nothing unless the devices fail. A file that has the flag
-    /// SYNC is durable when this returns, as after each of the following.
+    /// Writes `bytes` at `offset` of a regular file. Either all or none are written, unless a device fails.
+    /// Like the other writes here, it returns only when the data is durable if the file has the flag SYNC.
     pub(crate) fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         end_of(offset, bytes.len() as u64)?;
         let inode = self.inodes.inode_to_change(id)?;
@@ -70,7 +71,7 @@ impl Files {
         }
     }
 
-    /// Writes at the end of the file, wherever that is when it is this call's turn. Returns where that was.
+    /// Writes at the end of the file, atomically with finding that end. Returns the offset.
     pub(crate) fn append(&self, id: FileId, bytes: &[u8]) -> Result<u64> {
         let inode = self.inodes.inode_to_change(id)?;
         let syncs = self.admit_write(&inode)? && !bytes.is_empty();
@@ -81,8 +82,8 @@ impl Files {
         Ok(offset)
     }
 
-    /// Writes whole sectors past the buffer: when it returns the devices have the data, though not durably without
-    /// the flag SYNC.
+    /// Writes whole sectors directly to the devices. Without the flag SYNC the data is not durable when it
+    /// returns.
     pub(crate) fn write_direct(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         end_of(offset, bytes.len() as u64)?;
         if !self.is_whole_sectors(offset, bytes) {
@@ -94,6 +95,7 @@ impl Files {
         if syncs {
             return self.fsync(&inode);
         }
+        // The write may have fallen back to the buffer.
         let is_buffered = lock::read(&inode.lock)?.buffer.is_dirty();
         match is_buffered {
             true => self.write_back(&inode),
@@ -119,7 +121,7 @@ impl Files {
         Ok(())
     }
 
-    /// Writes `bytes` past the buffer. Returns false if the buffer must take them after all.
+    /// Writes `bytes` directly to the devices. Returns false if they must go through the buffer instead.
     fn write_past_buffer(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<bool> {
         let delalloc = match self
             .inodes
@@ -142,7 +144,8 @@ impl Files {
             offset + bytes.len() as u64 > size && buffered.is_some_and(|at| at < offset)
         };
         if has_data_before {
-            // WRITEBACK-2: the size moves beyond data that was written before. The next sync reports a loss.
+            // WRITEBACK-2: the size will move beyond this older data, so it needs extents first. The next
+            // sync reports a loss.
             let _ = self.write_back_locked(inode, &mut extents);
         }
         let job = Job::from_caller(self, inode, &mut extents, offset, bytes, delalloc)?;
@@ -152,18 +155,19 @@ impl Files {
         }
     }
 
-    /// Returns whether some of the file may be written in place (nocow).
+    /// Returns whether a part of the file may be overwritten in place (nocow).
     pub(super) fn may_overwrite(&self, inode: &Inode) -> Result<bool> {
         let _state = lock::read(&inode.lock)?;
         let flags = read_file(inode)?.flags();
         Ok(flags.intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC))
     }
 
-    /// Returns where the bytes went.
+    /// Writes through the buffer. Returns the offset of the bytes.
     fn write_buffered(&self, inode: &Arc<Inode>, target: WriteTarget, bytes: &[u8]) -> Result<u64> {
         if self.inodes.dirty.is_over_budget() {
             nonblocking::check()?;
         }
+        // The fast path: the space was reserved by an earlier write of this file.
         let ahead_bytes = match self.buffer_reserved(inode, target, bytes)? {
             Ok(offset) => {
                 self.throttle_dirty();
@@ -216,8 +220,8 @@ impl Files {
         })
     }
 
-    /// Puts bytes into the buffer if their space has been reserved already. If not, says how much should be reserved
-    /// ahead with them.
+    /// Buffers `bytes` if their space has been reserved already. Otherwise returns as an inner error the
+    /// bytes to reserve ahead.
     fn buffer_reserved(
         &self,
         inode: &Arc<Inode>,
@@ -240,7 +244,7 @@ impl Files {
         Ok(Ok(offset))
     }
 
-    /// Puts bytes into the buffer.
+    /// Buffers `bytes` with the space that is reserved for them.
     fn buffer(
         &self,
         inode: &Arc<Inode>,
@@ -257,8 +261,8 @@ impl Files {
             return Ok(offset);
         }
         let files = &self.inodes.dirty;
-        // DIRTY-1: one that has data is listed. Before it is asked whether the subvolume is read-only: a change to that
-        // writes back what is listed.
+        // DIRTY-1: a file with buffered data is in the list. It is added before `enter_write` checks for a
+        // read-only subvolume, as a change to read-only writes back all files in the list.
         let is_listed = state.buffer.is_dirty();
         if !is_listed {
             files.add(inode);
@@ -284,11 +288,11 @@ impl Files {
         Ok(())
     }
 
-    /// Overwrites a file in place (nocow), for which there need be no space. Sectors that are dirty have their reservation:
-    /// they take their part in the buffer. The rest goes to the device by itself, so that a refusal concerns nothing that
-    /// others have written.
+    /// Overwrites a file in place (nocow), which needs no free space. Bytes in dirty sectors go into the
+    /// buffer, as those sectors have their reservation. The others go straight to the devices, so that a
+    /// failure loses no data of other writers.
     ///
-    /// Errors: no space, and then nothing of it is written.
+    /// Errors: no space, with nothing written.
     pub(super) fn write_nocow_only(
         &self,
         inode: &Arc<Inode>,
@@ -323,17 +327,17 @@ impl Files {
         for sectors in buffered {
             let part = sectors.start.max(offset)..sectors.end.min(end);
             let part_bytes = &bytes[(part.start - offset) as usize..(part.end - offset) as usize];
-            // No thread has written them back since: that takes the lock of the extents.
+            // No thread has written these sectors back since: that requires the lock on the extents.
             let buffer = &mut state.buffer;
             buffer.write_reserved(part.start, part_bytes, sectorsize);
         }
         Ok(offset)
     }
 
-    /// Locks a file for a write that does not wait for what is buffered. Returns its item and where the bytes go.
+    /// Locks a file for a write that bypasses the buffer. Returns its item and the offset of the write.
     ///
-    /// Errors: no space, if the write would make the file longer and other threads go on buffering data behind the end.
-    /// The size must not precede the extents of that data (WRITEBACK-2).
+    /// Errors: no space, if the write would grow the file while other threads keep buffering data beyond the
+    /// end. The size must not pass data that has no extents (WRITEBACK-2).
     fn lock_for_own<'a>(
         &self,
         inode: &'a Arc<Inode>,
@@ -350,14 +354,14 @@ impl Files {
                 return Ok((state, item, offset));
             }
             drop(state);
-            // A loss is told by the next sync.
+            // The next sync reports a loss.
             let _ = self.write_back_locked(inode, extents);
         }
         Err(Error::NoSpace)
     }
 
-    /// Writes back while more data is dirty than may be: many files at once, as each may be small. Errors are reported by
-    /// the next sync of a file.
+    /// Writes files back until the dirty data is within its budget. It takes many files at a time, as each
+    /// may be small. The next sync of a file reports its errors.
     fn throttle_dirty(&self) {
         self.inodes.flush_lazy_times();
         if nonblocking::is_set() {

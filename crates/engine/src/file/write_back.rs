@@ -1,20 +1,19 @@
-//! From buffers to extents.
+//! Write-back: turns buffered data into extents.
 //!
-//! A write-back takes the buffered data of a file, or of many, puts it on the devices, and then changes the files'
-//! items. All items of one run of sectors change in one transaction if there is room for that (`split_insert`). Readers
-//! find the data throughout: in the buffer first, then through the items.
+//! A write-back takes the buffered data of one or more files, writes it to the devices, and then changes the
+//! files' items. All items of one run of sectors change in one transaction if there is room for that
+//! (`split_insert`). Readers always find the data: first in the buffer, then through the items.
 //!
 //! Invariants
 //! - WRITEBACK-1: no item names data that is not on the devices.
 //! - WRITEBACK-2: the size in the inode item never passes data that has no extent yet, and moves in the
-//!   transaction that brings the extents.
-//! - WRITEBACK-3: a write-back that fails forgets its data. If a caller was told that the data is written, the next
-//!   sync of the file reports the error. Otherwise the error is returned to the caller at once, and reported nowhere
-//!   else.
+//!   transaction that inserts the extents.
+//! - WRITEBACK-3: a write-back that fails drops its data. If the write was acknowledged, the next sync of the
+//!   file reports the error. Otherwise the error is only returned to the caller.
 //!
-//! Locks: the extents of each file throughout, several in the order of `FileId`. The inode's lock is held only to take
-//! data and to enter changes. Space and metadata were reserved when the data was written. A write-back waits for a
-//! commit only where the data became more extents than were reserved for (`split_insert`).
+//! Locks: the extents of each file throughout, in the order of `FileId`. The inode's lock is held only to
+//! take data and to insert items. Space and metadata were reserved when the data was written. A write-back
+//! waits for a commit only if the data became more extents than were reserved for (`split_insert`).
 //! Not here: how data is stored (`store`), the callers (`sync`, `write`).
 
 use std::ops::Range;
@@ -39,16 +38,17 @@ use crate::inode::{
     DelallocReservation, FileExtentsState, Inode, inode_item_cached, note_times, put_inode,
 };
 
-/// The sector of a file's end is written anew when the file grows.
+/// Growing a file rewrites the sector that holds its old end.
 pub(super) const GROW_SECTORS: u64 = 1;
 
 impl Files {
-    /// Gives what is buffered of a file its extents.
+    /// Writes the buffered data of a file back.
     pub(crate) fn write_back(&self, inode: &Arc<Inode>) -> Result<()> {
         self.write_back_files(std::slice::from_ref(inode))
     }
 
-    /// Writes several files back, in the order of `FileId`: their data goes to the devices together.
+    /// Writes several files back, given in the order of `FileId`; their data goes to the devices in common
+    /// batches.
     pub(super) fn write_back_files(&self, inodes: &[Arc<Inode>]) -> Result<()> {
         nonblocking::check()?;
         let mut guards: Vec<_> = inodes.iter().map(|inode| inode.extents.lock()).collect();
@@ -63,7 +63,7 @@ impl Files {
         outcome.and(self.run_jobs(jobs))
     }
 
-    /// Writes a file back whose extents the caller has locked.
+    /// Writes back a file whose extents the caller has locked.
     pub(super) fn write_back_locked(
         &self,
         inode: &Arc<Inode>,
@@ -73,8 +73,8 @@ impl Files {
         self.run_jobs(job.into_iter().collect())
     }
 
-    /// Writes a file back whose extents the caller has locked, and makes it no shorter than `size`. `delalloc`: for
-    /// [`GROW_SECTORS`], which that may take.
+    /// Writes back a file whose extents the caller has locked, and grows it to at least `size`. `delalloc`
+    /// covers the [`GROW_SECTORS`] that growing may write.
     pub(super) fn grow_locked(
         &self,
         inode: &Arc<Inode>,
@@ -89,7 +89,8 @@ impl Files {
         self.run_jobs(job.into_iter().collect())
     }
 
-    /// Stores all and enters all; the first error is returned when every file has been dealt with.
+    /// Stores the data of all jobs, then inserts their items. A failed file does not stop the others; returns
+    /// the first error.
     pub(super) fn run_jobs(&self, jobs: Vec<Job<'_>>) -> Result<()> {
         let mut means = Vec::with_capacity(jobs.len());
         let mut taken = Vec::with_capacity(jobs.len());
@@ -103,7 +104,7 @@ impl Files {
         for ((file, plan), (extents, delalloc)) in taken.iter().zip(&plans).zip(means) {
             store.add(file.inode, plan.as_ref().ok(), extents, delalloc);
         }
-        // WRITEBACK-1: the data is on the devices before any item is entered.
+        // WRITEBACK-1: the data is on the devices before any item is inserted.
         let stored = store.finish();
         let mut outcome = Ok(());
         for ((file, plan), stored) in taken.iter().zip(plans).zip(stored) {
@@ -116,7 +117,7 @@ impl Files {
         outcome
     }
 
-    /// Notes that data in flight has landed, or is lost (WRITEBACK-3).
+    /// Removes the data in flight from the buffer, and records a loss (WRITEBACK-3).
     fn complete(&self, file: &TakenData<'_>, outcome: Result<()>) -> Result<()> {
         let mut state = file.inode.lock.write();
         state.buffer.complete(self.roots.sectorsize());
@@ -144,7 +145,7 @@ impl Files {
         let mut reserved = stored.delalloc.items();
         let entered = groups.try_for_each(|(index, (mut group, dirty_ranges))| {
             if index > 0 {
-                // The group before may have cut an extent that this one cuts as well.
+                // The previous group may have cut an extent that this one replaces too.
                 let loaded = file.load(self, &group.runs, group.size.clone());
                 group.extent_edit = loaded.map_err(|error| (index, error))?;
             }
@@ -153,6 +154,8 @@ impl Files {
             match entry.map_err(|error| (index, error))? {
                 EntryMode::InParts(most) => {
                     let entered = self.insert_in_batches(file, &group, dirty_ranges, most, is_hard);
+                    // A failed batch insertion has released its own extents already, so only the later groups
+                    // remain.
                     entered.map_err(|error| (index + 1, error))
                 }
                 EntryMode::AtOnce(reservation) => {
@@ -167,13 +170,13 @@ impl Files {
         };
         self.give_back(stored.groups[index..].iter().flatten())?;
         match error {
-            // The file was deleted meanwhile.
+            // The file was deleted concurrently.
             Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => Ok(()),
             error => Err(error),
         }
     }
 
-    /// Frees the extents of data that cannot enter.
+    /// Releases the extents of data whose items were not inserted.
     pub(super) fn give_back<'s>(&self, left: impl Iterator<Item = &'s Stored>) -> Result<()> {
         let space = &self.inodes.transactions()?.space;
         for extent in left.filter_map(Stored::new_extent) {
@@ -182,7 +185,7 @@ impl Files {
         Ok(())
     }
 
-    /// Changes the items of one group of runs.
+    /// Inserts the items of one group of runs, in one transaction.
     pub(super) fn enter_group(
         &self,
         file: &TakenData<'_>,
@@ -197,6 +200,7 @@ impl Files {
         let mut state = inode.lock.write();
         let mut item = inode_item_cached(&inode.tree, inode.id)?;
         let txn = match file.source {
+            // Buffered data was accepted, so it may enter even after the subvolume has become read-only.
             Source::Buffer(_) => self.join_to_finish_change(inode, reservation)?,
             Source::Own(_) | Source::Caller(..) => self.join_to_change_file(inode, reservation)?,
         };
@@ -222,6 +226,7 @@ impl Files {
             generation,
         );
         let stays = group.extent_edit.is_idle() && group.size.is_empty() && !incompressible;
+        // The caller's bytes replace older buffered data only when the last group has entered.
         if let Source::Caller(offset, bytes) = &file.source
             && group.ends
         {
@@ -244,7 +249,7 @@ impl Files {
         Ok(())
     }
 
-    /// Notes in the superblock which algorithms a reader must know.
+    /// Sets the incompat flag of the algorithm in the superblock, as a reader must support it.
     pub(super) fn use_compression(&self, txn: &TransactionHandle<'_>, compression: Compression) {
         let feature = match compression {
             Compression::Lzo => Incompat::COMPRESS_LZO,
@@ -280,7 +285,7 @@ impl Files {
     }
 }
 
-/// Makes the changes of a file's extents, with what they mean for its item.
+/// Enters the changes to a file's extents, and updates its inode item with them.
 pub(super) fn enter_extent_edit(
     txn: &TransactionHandle<'_>,
     inode: &Inode,

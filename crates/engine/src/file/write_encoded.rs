@@ -1,6 +1,6 @@
-//! Writing data that is compressed already: it is stored as it comes.
+//! Writing compressed data as it is.
 //!
-//! Not here: whether the bytes decompress, and what to do with data that the file cannot take so.
+//! Not here: the check that the bytes decompress, and the fallback for data that cannot be stored this way.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::Result;
 use crate::inode::{DelallocRequest, DelallocReservation, FileExtentsState, Inode};
 
-/// Items that an extent that is replaced costs: what is left of it on both sides, and their references.
+/// Items per replaced extent: its remainders on both sides, and their references.
 const REPLACED_ITEMS: u64 = 6;
-/// The smallest sector: data of an extent is padded to it at least.
+/// The smallest sector: the data of a regular extent is padded to at least this.
 const LEAST_SECTOR_BYTES: u64 = 4096;
 
-/// Compressed data, and the part of it that belongs into a file.
+/// Compressed data, and the range of it that belongs into the file.
 #[derive(Clone, Debug)]
 pub struct EncodedData<'a> {
     pub compression: Compression,
     /// With or without the padding to whole sectors.
     pub bytes: &'a [u8],
-    /// Its length when it is decompressed.
+    /// Decompressed length.
     pub ram_bytes: u64,
-    /// Where in the decompressed data the file's part begins, and how long it is.
+    /// The range of the decompressed data that becomes the file's.
     pub part: Range<u64>,
 }
 
@@ -46,8 +46,8 @@ impl EncodedData<'_> {
 }
 
 impl Files {
-    /// Stores compressed data as an extent of the file at `offset`, as it is. False, with nothing changed, if the file
-    /// or the volume cannot take it so.
+    /// Stores compressed data as an extent of the file at `offset`, without recompressing it. Returns false,
+    /// with nothing changed, if the file or the volume cannot take it this way.
     pub(crate) fn write_encoded(
         &self,
         id: FileId,
@@ -87,7 +87,7 @@ impl Files {
     }
 }
 
-/// Returns whether it has the shape of an extent.
+/// Returns whether the data has the shape of a compressed extent.
 fn is_storable(data: &EncodedData<'_>, offset: u64, sectorsize: u64) -> bool {
     let len = data.bytes.len() as u64;
     data.compression != Compression::None
@@ -101,14 +101,14 @@ fn is_storable(data: &EncodedData<'_>, offset: u64, sectorsize: u64) -> bool {
         && offset.is_multiple_of(sectorsize)
 }
 
-/// Compressed data on its way into a file whose extents are locked.
+/// A write of compressed data into a file whose extents are locked.
 struct EncodedWrite<'a> {
     files: &'a Files,
     inode: &'a Arc<Inode>,
     data: &'a EncodedData<'a>,
-    /// Whole sectors of the file.
+    /// The range in the file, in whole sectors.
     range: Range<u64>,
-    /// Where the data ends.
+    /// The end of the data in the file.
     end: u64,
 }
 
@@ -122,7 +122,8 @@ impl EncodedWrite<'_> {
         let item = read_file(self.inode)?;
         let size = item.size.get();
         let as_is = InodeFlags::NODATACOW | InodeFlags::NODATASUM;
-        // Behind the end of its data the last sector of a file has zeros, which such an extent may not have.
+        // Beyond its data, the last sector of a file must hold zeros, which a compressed extent does not
+        // guarantee.
         let ends_file = self.end >= size || self.end.is_multiple_of(sectorsize);
         if item.flags().intersects(as_is) || !ends_file {
             return Ok(false);
@@ -144,7 +145,7 @@ impl EncodedWrite<'_> {
         let Some(disk) = self.allocate(&extent_edit, &mut delalloc)? else {
             return Ok(false);
         };
-        // Not before there is space for the data: without any nothing is to change.
+        // Grow the file only when there is space for the data: a refusal must change nothing.
         let extent_edit = match self.range.start > size {
             true => self
                 .files
@@ -160,7 +161,7 @@ impl EncodedWrite<'_> {
         stored.map(|()| true)
     }
 
-    /// Returns the extent of a whole file that is small enough for its item.
+    /// Returns an inline extent if the data is a whole file and fits into an item.
     fn inline(&self, size: u64) -> Option<InlineExtent> {
         let sectorsize = self.files.roots.sectorsize();
         let nodesize = self.files.roots.superblock().nodesize.get() as usize;
@@ -171,7 +172,7 @@ impl EncodedWrite<'_> {
             && self.data.part == (0..self.data.ram_bytes)
             && self.end >= size
             && self.data.ram_bytes <= sectorsize;
-        // Data that is padded was not in an item, where LZO has other rules.
+        // Padded data is not from an inline extent. LZO has another format there.
         let is_small = len <= most.min(room as u64) && !len.is_multiple_of(LEAST_SECTOR_BYTES);
         (is_whole && is_small).then(|| InlineExtent {
             generation: 0,
@@ -181,7 +182,7 @@ impl EncodedWrite<'_> {
         })
     }
 
-    /// Allocates space in one piece. Returns None if there is none.
+    /// Allocates contiguous space. Returns None if there is none.
     fn allocate(
         &self,
         extent_edit: &ExtentEdit,
@@ -233,7 +234,7 @@ impl EncodedWrite<'_> {
         sums
     }
 
-    /// Puts the extent among those of the file. `sums`: of its sectors on disk.
+    /// Inserts the extent into the file's extents. `sums` are the checksums of its sectors on disk.
     fn enter(&self, mut extent_edit: ExtentEdit, extent: Extent, sums: Vec<u8>) -> Result<()> {
         let files = self.files;
         let csum_tree = files.roots.tree(RootId::CSUM_TREE)?;

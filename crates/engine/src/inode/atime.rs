@@ -1,4 +1,4 @@
-//! Noting that a file was read.
+//! Updating access times.
 
 use ubtrfs_format::item::{FileTime, InodeFlags, InodeItem};
 use ubtrfs_transaction::{FileId, lock};
@@ -7,11 +7,11 @@ use super::inode_item::inode_item_cached;
 use super::{Inodes, note_times};
 use crate::error::{Error, Result};
 
-/// When reading a file changes its access time.
+/// The policy for updating a file's access time when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AtimePolicy {
     Never,
-    /// If it is not after the last change, or a day old.
+    /// If the access time is not after the last change, or is a day old.
     #[default]
     Relative,
     Always,
@@ -20,7 +20,8 @@ pub enum AtimePolicy {
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 impl Inodes {
-    /// Notes that a file was read. A file that cannot be changed is left as it is, without an error.
+    /// Updates the access time after a read. Without space, or on a read-only subvolume, it does nothing and
+    /// returns no error.
     pub(crate) fn touch_atime(&self, id: FileId, policy: AtimePolicy) -> Result<()> {
         let now = FileTime::now();
         if policy == AtimePolicy::Never || !self.roots.is_writable() || id.is_empty_subvolume_dir()
@@ -35,8 +36,8 @@ impl Inodes {
             Err(Error::NoSpace) => return Ok(()),
             reservation => reservation?,
         };
-        // Not `inode_in_use`: work that was interrupted in the subvolume can wait for its next writer. Readers wait for
-        // nothing.
+        // Not `inode_in_use`: recovery in the subvolume is left to the next writer, so that readers do not
+        // wait for it.
         let inode = self.get(id)?;
         inode.tree.check_alive()?;
         {

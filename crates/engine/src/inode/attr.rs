@@ -8,10 +8,10 @@ use super::Inodes;
 use super::inode_item::{inode_item_cached, kind_of};
 use crate::error::Result;
 
-/// The attributes that `stat` and `statx` show of an inode.
+/// The attributes of an inode that `stat` and `statx` return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
-    /// The number as shown to users: 2 for an empty subvolume directory.
+    /// The displayed number: 2 for an empty subvolume directory.
     pub ino: InodeNr,
     pub kind: FileKind,
     /// Format and permission bits.
@@ -22,23 +22,23 @@ pub struct Attr {
     /// Device number as on disk: 12 bits of major number above 20 of minor number.
     pub rdev: u64,
     pub size: u64,
-    /// Bytes of extents in use.
+    /// Bytes of allocated extents.
     pub nbytes: u64,
     pub generation: u64,
-    /// The transaction that changed the inode last.
+    /// The last transaction that changed the inode.
     pub transid: Transid,
     pub flags: InodeFlags,
     pub atime: FileTime,
     pub mtime: FileTime,
     pub ctime: FileTime,
-    /// Birth.
+    /// Creation time.
     pub otime: FileTime,
 }
 
 impl Inodes {
-    /// Returns the attributes that `stat` shows of an inode. Size and bytes in use include buffered data.
+    /// Returns the attributes for `stat`. The size and the used bytes include buffered data.
     pub(crate) fn attr(&self, id: FileId) -> Result<Attr> {
-        // Under the lock, so that buffered data and the item are of one moment.
+        // The lock makes the item and the buffered data consistent.
         let Some(inode) = self.find(id) else {
             return self.stored_attr(id);
         };
@@ -47,8 +47,7 @@ impl Inodes {
         self.with_delalloc(&inode, &state, attr)
     }
 
-    /// Returns the attributes in the inode's item: without the size and the bytes of buffered data, which take long to
-    /// count.
+    /// Returns the attributes of the inode item. They exclude buffered data, which takes long to count.
     pub(crate) fn stored_attr(&self, id: FileId) -> Result<Attr> {
         if let Some(parent) = id.empty_subvolume_dir_parent() {
             let dir = self.stored_attr(parent)?;
@@ -73,8 +72,8 @@ impl Inodes {
 }
 
 impl Attr {
-    /// Creates the attributes of an inode from its item. Each `stat` does this. As a call of its own it would copy its
-    /// result three times, a quarter of the time of one `stat`.
+    /// Creates the attributes from an inode item. Inlined because every `stat` calls it: a call would copy
+    /// the result three times, a quarter of the time of one `stat`.
     #[inline(always)]
     pub(crate) fn of(id: FileId, inode: &InodeItem) -> Result<Attr> {
         Ok(Attr {

@@ -1,19 +1,18 @@
-//! Written data that has no extent yet, of one file.
+//! The buffered data of one file, which has no extent yet.
 //!
-//! A write puts its bytes among the dirty pieces. A write-back takes these in flight, where readers still
-//! find them, gives them extents, and lets go of them. Data that is written meanwhile is dirty again and lies
-//! over what is in flight.
+//! A write puts its bytes among the dirty pieces. A write-back takes the dirty pieces in flight, where
+//! readers still find them, and drops them when they have extents. Data written during the write-back is
+//! dirty again, and hides the older bytes in flight.
 //!
 //! Invariants
-//! - BUFFER-1: what is in flight is not changed; there is something in flight only while the file's extents
-//!   are locked.
-//! - BUFFER-2: no piece reaches beyond the file's size: the size is the inode item's, or where the last piece
-//!   ends if that is more.
-//! - BUFFER-3: space is reserved for every dirty sector, for one more, and for those in `ahead`.
-//! - BUFFER-4: `count` has exactly the sectors of which anything is buffered.
+//! - BUFFER-1: pieces in flight do not change. Data is in flight only while the file's extents are locked.
+//! - BUFFER-2: no piece reaches beyond the file's size. The size is the larger of the inode item's size and
+//!   the end of the last piece.
+//! - BUFFER-3: space is reserved for every dirty sector, for one more, and for the sectors in `ahead`.
+//! - BUFFER-4: `count` holds exactly the sectors with buffered data.
 //!
-//! Locks: the inode's protects it.
-//! Not here: the pieces (`dirty_ranges`), giving them extents (`write_back`), which files have any (`dirty`).
+//! Locks: protected by the inode's lock.
+//! Not here: the pieces (`dirty_ranges`), write-back (`write_back`), the list of dirty files (`dirty`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use super::dirty::DirtyFiles;
 use super::dirty_ranges::{DirtyRanges, WINDOW_BYTES};
 use super::writeback_errors::WritebackErrors;
 
-/// Length of a piece from which a write right behind it is expected to be followed by more.
+/// A write right behind a piece of this length is expected to be part of a sequential write.
 const LONG_BYTES: usize = 16 << 10;
 
 /// The buffered part of one file.
@@ -35,16 +34,17 @@ pub(crate) struct WriteBuffer {
     dirty: DirtyRanges,
     in_flight: Option<Arc<DirtyRanges>>,
     delalloc: DelallocReservation,
-    /// Whole sectors behind dirty ones, in the same window. A write that continues there needs no reservation.
+    /// Reserved sectors that follow dirty ones in the same window. A sequential write needs no reservation
+    /// there.
     ahead: Range<u64>,
-    /// The size that a truncation under way has given the file, while its item still says another.
+    /// The size that a truncation in progress has given the file. The inode item still has a larger one.
     cut: Option<u64>,
     writeback_errors: WritebackErrors,
     /// BUFFER-4
     count: Mutex<DelallocCount>,
 }
 
-/// The work of a write-back.
+/// The buffered data that a write-back has taken, with its reservation.
 #[derive(Debug)]
 pub(crate) struct TakenBuffer {
     pub(crate) dirty_ranges: Arc<DirtyRanges>,
@@ -57,12 +57,13 @@ impl WriteBuffer {
         !self.dirty.is_empty() || self.in_flight.is_some()
     }
 
-    /// Returns whether it holds what is nowhere else: data, or a loss of data that has not been reported.
+    /// Returns whether it holds state that exists only in memory: buffered data, or an unreported write-back
+    /// error.
     pub(crate) fn must_stay(&self) -> bool {
         self.is_dirty() || self.writeback_errors.is_unreported()
     }
 
-    /// Returns the size of the file whose item says `item_size` (BUFFER-2).
+    /// Returns the size of a file with `item_size` in its item (BUFFER-2).
     pub(crate) fn size_over(&self, item_size: u64) -> u64 {
         let in_flight = self
             .in_flight
@@ -72,7 +73,7 @@ impl WriteBuffer {
         self.size_on_disk(item_size).max(end)
     }
 
-    /// Returns the size up to which extents count, given the size in the item.
+    /// Returns the offset up to which extents count, for a file with `item_size` in its item.
     pub(crate) fn size_on_disk(&self, item_size: u64) -> u64 {
         self.cut.map_or(item_size, |cut| cut.min(item_size))
     }
@@ -104,8 +105,8 @@ impl WriteBuffer {
         self.count.get_mut().add(sectors);
     }
 
-    /// Returns whether bytes in `range` need no reservation: their sectors are dirty, or come next and were reserved
-    /// ahead.
+    /// Returns whether a write of `range` needs no reservation. Its sectors are dirty, or they follow dirty
+    /// ones and were reserved ahead.
     pub(crate) fn is_reserved(&self, range: Range<u64>, sectorsize: u64) -> bool {
         let sectors = sectors_of(range, sectorsize);
         let old_end = match self.goes_on(&sectors) {
@@ -116,13 +117,13 @@ impl WriteBuffer {
         old.is_empty() || self.dirty.sector_bytes(old.clone(), sectorsize) == old.end - old.start
     }
 
-    /// Returns whether a write of `sectors` begins at dirty ones, or right behind, and ends in those that were reserved
-    /// ahead.
+    /// Returns whether a write of `sectors` begins in dirty sectors or right behind them, and ends in those
+    /// reserved ahead.
     fn goes_on(&self, sectors: &Range<u64>) -> bool {
         (sectors.start..sectors.end).contains(&self.ahead.start) && sectors.end <= self.ahead.end
     }
 
-    /// Buffers bytes that [`WriteBuffer::is_reserved`].
+    /// Buffers bytes for which [`WriteBuffer::is_reserved`] is true.
     pub(crate) fn write_reserved(&mut self, offset: u64, bytes: &[u8], sectorsize: u64) {
         let sectors = sectors_of(offset..offset + bytes.len() as u64, sectorsize);
         if self.goes_on(&sectors) {
@@ -132,8 +133,8 @@ impl WriteBuffer {
         self.count.get_mut().add(sectors);
     }
 
-    /// Returns the bytes to reserve ahead with a write of `range`. A write that continues a long piece gets the rest of
-    /// the window, any other nothing.
+    /// Returns the bytes to reserve ahead of a write of `range`: the rest of the window if it continues a
+    /// long piece, and 0 otherwise.
     pub(crate) fn wants_ahead(&self, range: Range<u64>, sectorsize: u64) -> u64 {
         let end = range.end.next_multiple_of(sectorsize);
         match self.dirty.last() {
@@ -146,7 +147,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Keeps what was reserved ahead with a write that ends at `end`, in the place of what was before.
+    /// Stores the reservation ahead of a write that ends at `end`. The previous one is released.
     pub(crate) fn reserve_ahead(
         &mut self,
         end: u64,
@@ -159,14 +160,14 @@ impl WriteBuffer {
         self.delalloc.join(delalloc);
     }
 
-    /// Returns how much space a write must be reserved (BUFFER-3).
+    /// Returns the bytes to reserve for a write (BUFFER-3).
     pub(crate) fn need_bytes(offset: u64, len: u64, sectorsize: u64) -> u64 {
         let start = offset - offset % sectorsize;
         (offset + len).next_multiple_of(sectorsize) - start + sectorsize
     }
 
-    /// Forgets what is dirty in `range`. Its reservation stays until the next write-back. If nothing is
-    /// dirty any more, returns the reservation: of a sector at least, which making the file longer may take.
+    /// Discards the dirty data in `range`. Its reservation stays until the next write-back, or is returned if
+    /// nothing is dirty afterwards. It then covers at least one sector, which growing the file may need.
     pub(crate) fn forget(&mut self, range: Range<u64>, sectorsize: u64) -> DelallocReservation {
         self.dirty.clear(range.clone());
         self.recount(sectors_of(range, sectorsize), sectorsize);
@@ -177,7 +178,7 @@ impl WriteBuffer {
         std::mem::take(&mut self.delalloc)
     }
 
-    /// Counts the sectors of a range anew (BUFFER-4).
+    /// Updates the count for a range of sectors (BUFFER-4).
     fn recount(&mut self, sectors: Range<u64>, sectorsize: u64) {
         let count = self.count.get_mut();
         count.remove(sectors.clone());
@@ -195,7 +196,7 @@ impl WriteBuffer {
         self.count.lock()
     }
 
-    /// Takes all that is dirty in flight (BUFFER-1); None if nothing is.
+    /// Takes all dirty data in flight (BUFFER-1). Returns None if nothing is dirty.
     pub(crate) fn take(&mut self) -> Option<TakenBuffer> {
         debug_assert!(self.in_flight.is_none(), "BUFFER-1");
         if self.dirty.is_empty() {
@@ -211,7 +212,7 @@ impl WriteBuffer {
         })
     }
 
-    /// Puts the pieces of a single write in flight, past what is dirty (BUFFER-1).
+    /// Puts the pieces of a single write in flight, without making them dirty (BUFFER-1).
     pub(crate) fn put_in_flight(
         &mut self,
         dirty_ranges: DirtyRanges,
@@ -227,18 +228,18 @@ impl WriteBuffer {
         dirty_ranges
     }
 
-    /// Notes that data in flight has its extents, or is lost.
+    /// Drops the data in flight, which has its extents now or is lost.
     pub(crate) fn complete(&mut self, sectorsize: u64) {
         self.in_flight = None;
         self.recount(0..u64::MAX, sectorsize);
     }
 
-    /// Sets the size that limits extents while a truncation goes on.
+    /// Sets the size that limits extents during a truncation.
     pub(crate) fn set_cut(&mut self, cut: Option<u64>) {
         self.cut = cut;
     }
 
-    /// Returns whether a piece holds anything of `range`.
+    /// Returns whether any byte of `range` is buffered.
     pub(crate) fn touches(&self, range: Range<u64>) -> bool {
         let in_flight = self.in_flight.as_ref();
         self.dirty.overlapping(range.clone()).next().is_some()
@@ -246,7 +247,7 @@ impl WriteBuffer {
                 .is_some_and(|dirty_ranges| dirty_ranges.overlapping(range).next().is_some())
     }
 
-    /// Returns the sectors of which anything is buffered, ascending and apart.
+    /// Returns the sectors with buffered data, in ascending order and merged.
     pub(crate) fn sectors(&self, sectorsize: u64) -> Vec<Range<u64>> {
         let sectors = |(start, piece): (u64, &[u8])| {
             sectors_of(start..start + piece.len() as u64, sectorsize)
@@ -266,8 +267,7 @@ impl WriteBuffer {
         all
     }
 
-    /// Copies what is buffered over `buf`, which stands for the file from `offset` on. Returns the parts that
-    /// are not buffered.
+    /// Copies the buffered bytes from `offset` on over `buf`. Returns the parts that are not buffered.
     pub(crate) fn copy_to(&self, offset: u64, buf: &mut [u8]) -> Vec<Range<u64>> {
         let mut gaps = Vec::with_capacity(1);
         if !buf.is_empty() {

@@ -1,9 +1,9 @@
-//! Memory for buffered data: how much of it there is, and what was let go of lately.
+//! Memory for buffered data: the bytes in use, and recently freed windows.
 //!
-//! Memory that comes fresh from the system costs a page fault for each page, more than copying the page's bytes
-//! does. So full windows that were written back serve the next ones.
+//! Fresh memory costs a page fault per page, which takes longer than copying the page. So the memory of full
+//! windows is recycled after their write-back.
 //!
-//! Locks: that of the free windows, a leaf.
+//! Locks: the mutex of the free windows is a leaf.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,23 +11,24 @@ use parking_lot::Mutex;
 
 use super::dirty_ranges::WINDOW_BYTES;
 
+// Counts the buffered bytes of a volume, and recycles the memory of full windows.
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     buffered_bytes: AtomicU64,
     free: Mutex<Free>,
-    /// How many windows are kept.
+    /// The most windows that are kept.
     most: usize,
 }
 
 #[derive(Debug, Default)]
 struct Free {
     buffer_pool: Vec<Vec<u8>>,
-    /// The fewest that there were since `trim`.
+    /// The smallest number of free windows since the last `trim`.
     idle: usize,
 }
 
 impl BufferPool {
-    /// Creates a pool for at most so many bytes of buffered data.
+    /// Creates a pool for at most `budget_bytes` of buffered data.
     pub(crate) fn new(budget_bytes: u64) -> BufferPool {
         BufferPool {
             buffered_bytes: AtomicU64::new(0),
@@ -36,7 +37,7 @@ impl BufferPool {
         }
     }
 
-    /// Returns the bytes of all pieces, in flight or not.
+    /// Returns the bytes of all pieces, including those in flight.
     pub(crate) fn buffered_bytes(&self) -> u64 {
         self.buffered_bytes.load(Ordering::Relaxed)
     }
@@ -70,7 +71,7 @@ impl BufferPool {
         }
     }
 
-    /// Gives the memory of buffers back to the system that were not wanted since the last time.
+    /// Frees the memory of windows that were not needed since the last call.
     pub(crate) fn trim(&self) {
         let idle = {
             let mut free = self.free.lock();

@@ -1,6 +1,7 @@
-//! Data of a file that its item does not count: sectors that are buffered and have no extent yet.
+//! Attributes that include buffered data: the size, and sectors that have no extent yet.
 //!
-//! Their number is what the item gains when they are stored, so that what users see does not change then.
+//! The number of these sectors is the later growth of the item's `nbytes`, so a write-back changes nothing
+//! that `stat` displays.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use super::{Attr, Inode, InodeState, Inodes};
 use crate::error::Result;
 
 impl Inodes {
-    /// Returns `stored` with the size and the bytes in use that include buffered data.
+    /// Returns `stored` with the size and the used bytes including buffered data.
     pub(crate) fn with_delalloc(
         &self,
         inode: &Inode,
@@ -82,7 +83,7 @@ fn is_extent(key: Key, file: FileId) -> bool {
     (key.objectid, key.item_type) == (file.ino.0, KeyType::EXTENT_DATA)
 }
 
-/// Returns how much of the file an extent stands for; None for a hole.
+/// Returns the length of an extent in the file, or None for a hole.
 fn space_bytes(item: &[u8]) -> Option<u64> {
     let extent = FileExtent::decode(item)?;
     match &extent {

@@ -1,12 +1,13 @@
-//! How many buffered bytes of a file have no extent with space yet, counted once for each sector.
+//! The number of buffered bytes of a file that have no extent with space yet. Each sector is looked up once.
 //!
-//! A stat would otherwise search the tree once for each buffered range, and programs stat after every write.
+//! Without it, a stat would search the tree once per buffered range, and programs call stat after every
+//! write.
 //!
 //! Invariants
-//! - DELALLOC-COUNT-1: a sector that is buffered is either counted or waits to be.
-//! - DELALLOC-COUNT-2: `without_space` is a part of `counted`, and `bytes` is its length.
+//! - DELALLOC-COUNT-1: a buffered sector is either in `counted` or in `waiting`.
+//! - DELALLOC-COUNT-2: `without_space` is a subset of `counted`, and `bytes` is its length.
 //!
-//! Locks: its mutex is taken behind the inode's lock, and held while a count reads the tree.
+//! Locks: its mutex is taken while the inode's lock is held, and is held while a count reads the tree.
 //! Not here: the search for extents (`delalloc`).
 
 use std::ops::Range;
@@ -18,7 +19,7 @@ mod tests;
 
 #[derive(Debug, Default)]
 pub(crate) struct DelallocCount {
-    /// Sectors to be looked up.
+    /// Sectors that have not been looked up yet.
     waiting: RangeSet,
     counted: RangeSet,
     without_space: RangeSet,
@@ -26,7 +27,7 @@ pub(crate) struct DelallocCount {
 }
 
 impl DelallocCount {
-    /// Adds sectors that are buffered.
+    /// Adds buffered sectors.
     pub(super) fn add(&mut self, sectors: Range<u64>) {
         // DELALLOC-COUNT-1
         let mut rest = sectors;
@@ -36,7 +37,7 @@ impl DelallocCount {
         }
     }
 
-    /// Removes sectors of which nothing is buffered any longer.
+    /// Removes sectors that are not buffered any longer.
     pub(super) fn remove(&mut self, sectors: Range<u64>) {
         self.waiting.remove(sectors.clone());
         self.counted.remove(sectors.clone());
@@ -44,7 +45,7 @@ impl DelallocCount {
         self.bytes -= self.without_space.remove(sectors);
     }
 
-    /// Looks up sectors again whose extents have changed.
+    /// Marks sectors whose extents have changed, so that they are looked up again.
     pub(super) fn note_changed(&mut self, range: Range<u64>) {
         self.bytes -= self.without_space.remove(range.clone());
         for sectors in self.counted.take(range) {
@@ -52,7 +53,8 @@ impl DelallocCount {
         }
     }
 
-    /// Returns the bytes without space. `look_up` finds those of sectors that were not counted yet.
+    /// Returns the bytes without space. `look_up` returns the parts without space of sectors that are not
+    /// counted yet.
     pub(super) fn bytes<E>(
         &mut self,
         mut look_up: impl FnMut(Range<u64>) -> Result<Vec<Range<u64>>, E>,

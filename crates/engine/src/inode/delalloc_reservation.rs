@@ -1,9 +1,9 @@
 //! The reservation behind buffered data: data space, and metadata for the items that write-back will insert.
 //!
-//! It is made before anything changes, so that ENOSPC is an error of the write and not of the write-back. Dropping it
-//! releases what is left of it.
+//! It is made before anything changes, so that the write fails with ENOSPC and not its write-back. Dropping
+//! it releases the unused rest.
 //!
-//! Not here: the sums that reservations count in (`space`, `TransactionManager`).
+//! Not here: the totals of all reservations (`space`, `TransactionManager`).
 
 use std::sync::Arc;
 use std::thread;
@@ -19,27 +19,28 @@ use super::Inodes;
 use super::dirty_ranges::WINDOW_BYTES;
 use crate::error::{Error, Result};
 
-/// The most that one extent holds; the kernel makes none that is larger.
+/// The size of the largest extent, as in the kernel.
 pub(crate) const MAX_EXTENT_BYTES: u64 = 128 << 20;
 
-/// Bytes of an extent's own item, its record and its item of checksums. Extents of data that comes in pieces lie side
-/// by side in all three trees.
+/// Bytes of the file extent, extent and checksum items of one more extent. Extents of one run are neighbours
+/// in all three trees.
 const PIECE_BYTES: u64 = 256;
 
-/// How often a reservation makes room. Others may take it, or free more, meanwhile.
+/// How often a reservation reclaims space. Other threads may take the space, or free more, in between.
 const RECLAIM_TRIES: u32 = 16;
 
-/// How often, and between which pauses, a reservation looks whether files without a name are let go.
+/// How often, and how long each time, a reservation waits for unlinked files to be closed.
 const HELD_TRIES: u32 = 30;
 const HELD_PAUSE: Duration = Duration::from_millis(2);
 
-/// How often an allocation that has its reservation looks for space: what others give back may come behind it.
+/// How often an allocation with a reservation retries. Concurrent releases may land in a block group that it
+/// has searched already.
 const ALLOCATE_TRIES: u32 = 100;
 
-/// How often the room for one more extent of data that was accepted is looked for.
+/// How often to commit in order to find metadata space for one more extent of accepted data.
 const PIECE_TRIES: u32 = 50;
 
-/// In how many pieces so few sectors are makes no difference.
+/// Up to this many sectors, fragmentation of free space does not matter for the estimate.
 const FEW_SECTORS: u64 = 4;
 
 /// An allocation of data space.
@@ -47,10 +48,11 @@ const FEW_SECTORS: u64 = 4;
 pub(crate) struct DelallocRequest {
     pub(crate) bytes: u64,
     pub(crate) min_bytes: u64,
-    /// Where it would best be.
+    /// The preferred address.
     pub(crate) hint: Option<Logical>,
 }
 
+// Reserved data space and metadata, released on drop.
 #[derive(Debug, Default)]
 pub(crate) struct DelallocReservation {
     manager: Option<Arc<TransactionManager>>,
@@ -68,7 +70,7 @@ impl Drop for DelallocReservation {
 }
 
 impl DelallocReservation {
-    /// Reserves `data_bytes`, whole sectors, the items of that much data, and `cost` more.
+    /// Reserves `data_bytes` (whole sectors) of data space, metadata for their items, and `cost` on top.
     pub(crate) fn make(
         inodes: &Inodes,
         data_bytes: u64,
@@ -77,7 +79,7 @@ impl DelallocReservation {
         let mut delalloc = DelallocReservation::of_data(inodes, data_bytes)?;
         delalloc.cost = cost.and(inodes.cost_of_data(data_bytes));
         inodes.transactions()?.reserve(delalloc.cost);
-        // The reservation counts from here on.
+        // The cost above is counted already. This only checks that all reservations still fit.
         let nothing_more = EditEstimate {
             frees: cost.frees,
             ..EditEstimate::default()
@@ -86,8 +88,8 @@ impl DelallocReservation {
         Ok(delalloc)
     }
 
-    /// Reserves the items of `data_bytes` that are written where the file has space already, and `cost` more. It may
-    /// use the global reserve, as long as an operation that frees space still fits.
+    /// Reserves metadata for overwriting `data_bytes` in place, and `cost` on top. It may use the global
+    /// reserve, as long as an operation that frees space still fits.
     pub(crate) fn nocow(
         inodes: &Inodes,
         data_bytes: u64,
@@ -104,7 +106,7 @@ impl DelallocReservation {
         Ok(delalloc)
     }
 
-    /// Reserves space for data alone.
+    /// Reserves data space only.
     fn of_data(inodes: &Inodes, data_bytes: u64) -> Result<DelallocReservation> {
         let manager = inodes.transactions()?;
         manager.space.reserve_data(data_bytes)?;
@@ -115,7 +117,7 @@ impl DelallocReservation {
         })
     }
 
-    /// Adds another reservation to this.
+    /// Merges another reservation into this one.
     pub(crate) fn join(&mut self, mut other: DelallocReservation) {
         self.data_bytes += std::mem::take(&mut other.data_bytes);
         self.cost = self.cost.and(std::mem::take(&mut other.cost));
@@ -124,7 +126,7 @@ impl DelallocReservation {
         }
     }
 
-    /// Hands a part of the space on, as far as there is any, with what the items of one extent cost.
+    /// Splits off up to `bytes` of the data space, with the metadata of one extent.
     pub(crate) fn split(&mut self, bytes: u64) -> DelallocReservation {
         let data_bytes = bytes.min(self.data_bytes);
         self.data_bytes -= data_bytes;
@@ -135,8 +137,8 @@ impl DelallocReservation {
         }
     }
 
-    /// Counts one more extent than was reserved for, as the data came in pieces. It may use the global reserve, as long
-    /// as an operation that frees space still fits: the data was accepted already.
+    /// Adds the metadata of one more extent, because fragmented free space split the data. It may use the
+    /// global reserve, as long as an operation that frees space still fits: the data was accepted already.
     pub(crate) fn count_piece(&mut self, inodes: &Inodes) -> Result<()> {
         let manager = inodes.transactions()?;
         let cost = EditEstimate::default().bytes(PIECE_BYTES);
@@ -148,7 +150,7 @@ impl DelallocReservation {
                 return Ok(());
             }
             manager.check_may_commit_accepted()?;
-            // Edits that are made cost less than reservations for them.
+            // A commit releases room: the actual edits cost less than their reservations.
             inodes.transactions()?.commit_running()?;
             manager.wait_for_readers();
         }
@@ -158,7 +160,7 @@ impl DelallocReservation {
         }
     }
 
-    /// Releases the space of `bytes` that are not needed after all.
+    /// Releases data space of `bytes` that turned out not to be needed.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.data_bytes);
         if let Some(manager) = &self.manager {
@@ -171,12 +173,13 @@ impl DelallocReservation {
         self.data_bytes
     }
 
-    /// Returns how many items it covers.
+    /// Returns the number of items that it covers.
     pub(crate) fn items(&self) -> u64 {
         self.cost.items
     }
 
-    /// Allocates space on the devices, of what was reserved. More than that is tried for.
+    /// Allocates data space out of this reservation. If `wanted` is larger, tries to reserve the difference
+    /// first.
     pub(crate) fn allocate(
         &mut self,
         inodes: &Inodes,
@@ -184,7 +187,7 @@ impl DelallocReservation {
     ) -> Result<(Logical, u64)> {
         let manager = inodes.transactions()?;
         if self.data_bytes < wanted.bytes {
-            // Rare: a file without copy-on-write that a snapshot has been made of since, for example.
+            // Rare. For example, a snapshot of a nocow file was made after the write had been accepted.
             self.join(DelallocReservation::of_data(
                 inodes,
                 wanted.bytes - self.data_bytes,
@@ -200,10 +203,13 @@ impl DelallocReservation {
         let (start, len) = loop {
             let running = manager.running_transid();
             let taken = manager.space.allocate_data(bytes, min_bytes, hint, running);
-            // A block group that a later transaction was the first to use is not for an earlier one.
+            // A newer transaction may have been the first to use a block group, which an older one must not
+            // use. Search again with the new transid.
             let is_outdated = || manager.running_transid() != running;
             match taken {
                 Err(SpaceError::NoSpace { .. }) if is_outdated() => {}
+                // The space is reserved, so it exists. A concurrent release may have landed behind the
+                // search.
                 Err(SpaceError::NoSpace { .. }) if takes_pieces && tries > 0 => {
                     tries -= 1;
                     thread::yield_now();
@@ -217,8 +223,8 @@ impl DelallocReservation {
 }
 
 impl Inodes {
-    /// Reserves space for `data_bytes`, whole sectors. If there is none, reclaims what others have freed or reserved
-    /// too much of, until that can bring no more.
+    /// Reserves `data_bytes` (whole sectors) of data space, and `cost`. On ENOSPC it reclaims freed and
+    /// over-reserved space until that yields nothing more.
     ///
     /// Locks: none may be held, as for `TransactionManager::reserve_metadata`.
     pub(crate) fn reserve_delalloc(
@@ -227,9 +233,10 @@ impl Inodes {
         cost: EditEstimate,
     ) -> Result<DelallocReservation> {
         let manager = self.transactions()?;
-        // Only a commit frees space.
+        // Only a commit frees space, and a commit cannot run inside a group of operations. Such a caller
+        // fails at once.
         let is_in_group = manager.gate.is_in_group();
-        // SPACE-QUEUE-1
+        // SPACE-QUEUE-1: do not overtake threads that wait for space.
         let must_queue = data_bytes > 0 && manager.queues.data.is_busy() && !is_in_group;
         if !must_queue {
             match DelallocReservation::make(self, data_bytes, cost) {
@@ -248,11 +255,14 @@ impl Inodes {
                 Err(error) if error.is_no_space() && tries > 0 => {}
                 made => return made,
             }
-            // Before it is reclaimed: other threads go on freeing space, which may be what is missing.
+            // Evaluated before the reclaim: concurrent frees, and those already pending, may be enough for
+            // the next try.
             let is_freed = manager.has_edits() || self.has_queued_orphans();
             let frees_more = self.reclaim_data_space()?;
             if is_freed || frees_more || manager.space.may_get_data(data_bytes) {
                 tries -= 1;
+            // An unlinked file is still open, and may be about to be closed: deleting it would free its
+            // space.
             } else if self.has_held_orphans() && held_tries > 0 {
                 held_tries -= 1;
                 clock::sleep(HELD_PAUSE);
@@ -262,10 +272,10 @@ impl Inodes {
         }
     }
 
-    /// Deletes orphans, writes back what is buffered, as that may take less than its reservation, and commits. Returns
-    /// whether another commit frees more.
+    /// Reclaims data space: deletes orphans, writes back buffered data, which may use less than it reserved,
+    /// and commits. Returns whether another commit would free more.
     ///
-    /// Errors: a failed commit. A failed write-back is reported by the next fsync of the file.
+    /// Errors: a failed commit. The next fsync of a file reports its failed write-back.
     fn reclaim_data_space(&self) -> Result<bool> {
         let manager = self.transactions()?;
         // ORPHAN-QUEUE-2
@@ -273,14 +283,14 @@ impl Inodes {
         let _ = manager.write_back_dirty();
         self.transactions()?.commit_running()?;
         manager.wait_for_readers();
-        // There may have been nothing to commit.
+        // If there was nothing to commit, the commit did not adjust the reservation.
         manager.shrink_reservation();
         Ok(manager.needs_cleaner())
     }
 
-    /// Returns the estimate for the items of new data. Each extent has its own item, its record in the extent tree, and
-    /// the halves of an extent that it splits. The items of checksums are added. There may be more extents than are
-    /// known at this point (`count_piece`).
+    /// Returns the estimate for the items of new data. Each extent has a file extent item, an extent item,
+    /// and the remainders of an old extent that it splits. Checksum items are added. Fragmented free space
+    /// may produce more extents than estimated here (`count_piece`).
     pub(crate) fn cost_of_data(&self, data_bytes: u64) -> EditEstimate {
         let extent_bytes = match self.settings.expects_compression() {
             false => MAX_EXTENT_BYTES,
@@ -304,7 +314,7 @@ impl Inodes {
     }
 }
 
-/// Returns the estimate for the items of so many extents, with an item of checksums for each.
+/// Returns the estimate for the items of `extents` new extents, each with one checksum item.
 fn cost_of_extents(extents: u64) -> EditEstimate {
     EditEstimate::items(6 * extents).in_leaves(2 * extents)
 }

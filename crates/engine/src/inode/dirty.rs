@@ -1,10 +1,10 @@
-//! The files with buffered data, and how much that is together.
+//! The list of files with buffered data, and the total size of that data.
 //!
 //! Invariants
-//! - DIRTY-1: a file with buffered data is listed. It leaves the list, under its lock, when nothing is buffered any
-//!   more. A walk through the list therefore meets all data written before.
+//! - DIRTY-1: a file with buffered data is in the list. It leaves the list, under its lock, when it has no
+//!   buffered data. A walk through the list therefore covers all data written before.
 //!
-//! Locks: the list's is a leaf.
+//! Locks: the list's mutex is a leaf.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,14 @@ use ubtrfs_transaction::FileId;
 use super::Inode;
 use super::buffer_pool::BufferPool;
 
-/// The memory that a listed file takes beside its data, which counts for many small files.
+/// The memory of a listed file apart from its data. It matters with many small files.
 const FILE_BYTES: u64 = 1024;
 
+// The files with buffered data, and the budget for that data.
 #[derive(Debug)]
 pub(crate) struct DirtyFiles {
     files: Mutex<BTreeMap<FileId, Arc<Inode>>>,
-    /// How many are listed.
+    /// The number of listed files.
     count: AtomicU64,
     buffer_pool: Arc<BufferPool>,
     budget_bytes: u64,
@@ -38,12 +39,12 @@ impl DirtyFiles {
         }
     }
 
-    /// Returns the pool in which pieces are counted, and which provides their memory.
+    /// Returns the pool that counts pieces and provides their memory.
     pub(crate) fn buffer_pool(&self) -> &Arc<BufferPool> {
         &self.buffer_pool
     }
 
-    /// Lets go of memory that was not needed lately.
+    /// Frees memory that was not needed recently.
     pub(crate) fn trim(&self) {
         self.buffer_pool.trim();
     }
@@ -65,7 +66,7 @@ impl DirtyFiles {
         self.count.store(files.len() as u64, Ordering::Relaxed);
     }
 
-    /// Returns up to `most` of the files behind `id`, in the order in which several are locked.
+    /// Returns up to `most` files behind `id`, in lock order.
     pub(crate) fn next(&self, id: Option<FileId>, most: usize) -> Vec<Arc<Inode>> {
         use std::ops::Bound::{Excluded, Unbounded};
         let files = self.files.lock();

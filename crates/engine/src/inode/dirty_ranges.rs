@@ -1,11 +1,11 @@
-//! Written bytes by file offset, merged as they come.
+//! Buffered bytes of a file by offset, merged when they are written.
 //!
 //! Invariants
 //! - DIRTY-RANGES-1: pieces are not empty, do not overlap, and none crosses a multiple of [`WINDOW_BYTES`].
 //! - DIRTY-RANGES-2: within a window no two pieces touch.
 //!
-//! Windows bound what one write may have to move, and what a growing piece has to be copied. The memory of full
-//! ones is used again (`buffer_pool`).
+//! Windows bound the bytes that one write moves, and that a growing piece copies. The memory of full windows
+//! is recycled (`buffer_pool`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ mod tests;
 /// Bytes of a window: the most that the kernel compresses into one extent.
 pub(crate) const WINDOW_BYTES: u64 = 128 << 10;
 
-/// Bytes of one file, counted against the volume's budget while they exist.
+/// Bytes of one file. They count against the volume's budget until they are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyRanges {
     by_start: BTreeMap<u64, Vec<u8>>,
@@ -52,8 +52,8 @@ impl DirtyRanges {
         self.bytes = bytes;
     }
 
-    /// Returns memory for a piece at `start`. It is a whole window's if the piece before fills its window, as
-    /// sequential writes are expected to continue.
+    /// Returns memory for a piece at `start`. It has the size of a whole window if the piece before fills its
+    /// own window, as a sequential write is likely to continue.
     fn new_piece(&self, start: u64) -> Vec<u8> {
         let full = |at: u64| self.by_start.get(&at).map(Vec::len) == Some(WINDOW_BYTES as usize);
         let goes_on =
@@ -73,7 +73,7 @@ impl DirtyRanges {
         Some((start, piece))
     }
 
-    /// Returns where the last piece ends.
+    /// Returns the end of the last piece.
     pub(crate) fn end(&self) -> Option<u64> {
         let (start, last) = self.last()?;
         Some(start + last.len() as u64)
@@ -93,7 +93,7 @@ impl DirtyRanges {
             .map(|(&start, piece)| (start, piece.as_slice()))
     }
 
-    /// Returns the start of the last piece below `below` if it ends at `at` or above, else `at`.
+    /// Returns the start of the last piece below `below` if it reaches `below`, and `at` otherwise.
     fn first_reaching(&self, below: u64, at: u64) -> u64 {
         match self.by_start.range(..below).next_back() {
             Some((&start, piece)) if start + piece.len() as u64 >= below => start,
@@ -101,7 +101,7 @@ impl DirtyRanges {
         }
     }
 
-    /// Puts `bytes` over what there is.
+    /// Writes `bytes` at `offset`, over older bytes.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
@@ -114,11 +114,11 @@ impl DirtyRanges {
         }
     }
 
-    /// DIRTY-RANGES-2; `bytes` stay within one window.
+    /// Writes bytes within one window, and merges the pieces that they touch (DIRTY-RANGES-2).
     fn write_within(&mut self, start: u64, bytes: &[u8]) {
         let end = start + bytes.len() as u64;
         let window = start - start % WINDOW_BYTES;
-        // An append: nothing can lie behind.
+        // The fast path of an append: no piece follows.
         if let Some(mut last) = self.by_start.last_entry()
             && last.key() + last.get().len() as u64 == start
             && start > window
@@ -157,7 +157,7 @@ impl DirtyRanges {
         self.charge(self.bytes.saturating_add_signed(grown));
     }
 
-    /// Forgets what lies in `range`.
+    /// Discards the bytes in `range`.
     pub(crate) fn clear(&mut self, range: Range<u64>) {
         let hit: Vec<u64> = self
             .overlapping(range.clone())
@@ -183,7 +183,7 @@ impl DirtyRanges {
         }
     }
 
-    /// Copies what lies in the range of `buf` from `offset` on.
+    /// Copies the buffered bytes from `offset` on over `buf`.
     pub(crate) fn copy_to(&self, offset: u64, buf: &mut [u8]) {
         let end = offset + buf.len() as u64;
         for (start, piece) in self.overlapping(offset..end) {
@@ -194,7 +194,7 @@ impl DirtyRanges {
         }
     }
 
-    /// Takes what the pieces cover out of `gaps`, which ascend.
+    /// Subtracts the pieces from `gaps`, which are in ascending order.
     pub(crate) fn subtract_from(&self, gaps: &mut Vec<Range<u64>>) {
         if self.is_empty() {
             return;
@@ -215,7 +215,7 @@ impl DirtyRanges {
         *gaps = left;
     }
 
-    /// Returns how many bytes the sectors in `range` have of which a piece holds anything.
+    /// Returns the length of all sectors in `range` that hold a buffered byte.
     pub(crate) fn sector_bytes(&self, range: Range<u64>, sectorsize: u64) -> u64 {
         let mut sum = 0;
         let mut at = range.start;
@@ -230,7 +230,7 @@ impl DirtyRanges {
     }
 }
 
-/// Appends to a piece, which grows in few steps: each copies it.
+/// Appends to a piece. The capacity grows in few steps, as each one copies the piece.
 fn extend(piece: &mut Vec<u8>, bytes: &[u8]) {
     let len = piece.len() + bytes.len();
     if len > piece.capacity() && !piece.is_empty() {

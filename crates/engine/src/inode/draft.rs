@@ -1,15 +1,14 @@
 //! The item changes of one operation to one tree, before they enter the running transaction.
 //!
-//! Reads through a draft show what was already drafted. An operation may therefore change an item more than once, as
-//! names whose hashes collide share items. The transid is not known before the transaction is entered. A value
-//! therefore says where the transid goes (its stamps), and entering fills it in.
-//!
+//! Reads through a draft return drafted changes. An operation may therefore change an item more than once;
+//! for example, names with colliding hashes share an item. The transid is not known until the transaction is
+//! joined. Each value therefore has stamps: the offsets where `enter` fills the transid in.
 //! Invariants
-//! - DRAFT-1: a key stands in a draft once, and whether the tree holds it is known.
+//! - DRAFT-1: a draft has at most one change per key, and knows whether the tree has the key.
 //! - DRAFT-2: the name that changes is noted with every draft of a DIR_ITEM.
 //!
-//! Locks: none of its own; the inodes whose items are drafted are locked until the draft has entered.
-//! Not here: what the items mean (`inode_item`, `entry`, `back_ref`, `xattr`).
+//! Locks: takes no locks. The inodes of the drafted items stay locked until the draft has entered.
+//! Not here: the meaning of the items (`inode_item`, `entry`, `back_ref`, `xattr`).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,12 +21,13 @@ use ubtrfs_tree::{Edit, Item};
 
 use crate::error::Result;
 
+// The drafted changes to one tree.
 #[derive(Debug)]
 pub(crate) struct Draft<'t> {
     tree: &'t Arc<Tree>,
-    /// Whether the items are those of a tree that does not exist yet.
+    /// Whether the items are for a tree that does not exist yet.
     for_new_tree: bool,
-    /// The items found in the tree, which stay so while the inodes are locked.
+    /// Items found in the tree. They stay valid while the inodes are locked.
     seen: Vec<(Key, Option<Item>)>,
     changes: Vec<Change>,
     names: NameChanges,
@@ -36,15 +36,15 @@ pub(crate) struct Draft<'t> {
 #[derive(Debug)]
 struct Change {
     key: Key,
-    /// Whether the tree holds the key.
+    /// Whether the tree has the key.
     there: bool,
-    /// None deletes it; then it is there.
+    /// None deletes the item, which is then in the tree.
     value: Option<Arc<[u8]>>,
     stamps: Stamps,
 }
 
 impl Change {
-    /// Converts it into the edit by transaction `transid`.
+    /// Converts it into an edit by transaction `transid`.
     #[inline]
     fn into_edit(self, transid: Transid) -> Edit {
         let Change {
@@ -88,7 +88,7 @@ impl Deref for Bytes {
     }
 }
 
-/// Where in a value the transid goes, each 8 bytes. No operation needs more than two in one item.
+/// The offsets in a value where the 8-byte transid is filled in. No operation needs more than two per item.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stamps {
     offsets: [u16; 2],
@@ -126,7 +126,7 @@ impl Stamps {
         self.len += 1;
     }
 
-    /// Returns the stamps after `len` bytes at `start` were cut out.
+    /// Returns the stamps after cutting out `len` bytes at `start`.
     fn cut(&self, start: usize, len: usize) -> Stamps {
         let mut left = Stamps::NONE;
         for offset in self.iter() {
@@ -151,7 +151,7 @@ impl<'t> Draft<'t> {
         }
     }
 
-    /// Drafts the first items of a subvolume to be created; `parent` is the tree of its directory.
+    /// Creates the draft of the first items of a new subvolume. `parent` is the tree of its directory.
     pub(crate) fn for_new_tree(parent: &'t Arc<Tree>) -> Draft<'t> {
         Draft {
             for_new_tree: true,
@@ -159,7 +159,7 @@ impl<'t> Draft<'t> {
         }
     }
 
-    /// Notes that the entry `name` of `dir` changes; `location` is what it leads to afterwards.
+    /// Notes that the entry `name` of `dir` changes to `location`.
     pub(crate) fn note_name(&mut self, dir: InodeNr, name: &[u8], location: Option<Key>) {
         let inode = location.filter(|location| location.item_type == KeyType::INODE_ITEM);
         let inode = inode.map(|location| InodeNr(location.objectid));
@@ -173,7 +173,8 @@ impl<'t> Draft<'t> {
         self.tree
     }
 
-    /// Returns the drafted item of a key, if there is one. A tree that does not exist yet has no items.
+    /// Returns the drafted state of a key, if there is one. In a tree that does not exist yet, other keys
+    /// have no item.
     pub(crate) fn drafted(&self, key: &Key) -> Option<Option<&[u8]>> {
         match self.changes.iter().find(|change| change.key == *key) {
             Some(change) => Some(change.value.as_deref()),
@@ -181,7 +182,7 @@ impl<'t> Draft<'t> {
         }
     }
 
-    /// Returns the item as it will be.
+    /// Returns the item including drafted changes.
     pub(crate) fn get(&mut self, key: &Key) -> Result<Option<Bytes>> {
         if let Some(change) = self.changes.iter().find(|change| change.key == *key) {
             return Ok(change.value.clone().map(Bytes::Drafted));
@@ -197,10 +198,10 @@ impl<'t> Draft<'t> {
         Ok(item.map(Bytes::Stored))
     }
 
-    /// Inserts a new item, whose key neither the tree nor the draft holds.
+    /// Inserts an item whose key is neither in the tree nor in the draft.
     pub(crate) fn insert(&mut self, key: Key, value: impl Into<Arc<[u8]>>, stamps: Stamps) {
         match self.change(&key) {
-            // Drafted as deleted.
+            // It was drafted as deleted.
             Some(change) => {
                 debug_assert!(change.value.is_none(), "{key} is there");
                 change.value = Some(value.into());
@@ -210,7 +211,7 @@ impl<'t> Draft<'t> {
         }
     }
 
-    /// Puts another value for an item that was found by [`Draft::get`].
+    /// Replaces the value of an item that [`Draft::get`] found.
     pub(crate) fn put(&mut self, key: Key, value: impl Into<Arc<[u8]>>, stamps: Stamps) {
         match self.change(&key) {
             // DRAFT-1
@@ -222,10 +223,11 @@ impl<'t> Draft<'t> {
         }
     }
 
-    /// Deletes an item that was found.
+    /// Deletes an item that [`Draft::get`] found.
     pub(crate) fn delete(&mut self, key: Key) {
         match self.changes.iter().position(|change| change.key == key) {
             Some(at) if self.changes[at].there => self.changes[at].value = None,
+            // It was only drafted: the tree does not have it.
             Some(at) => {
                 self.changes.swap_remove(at);
             }
@@ -233,8 +235,8 @@ impl<'t> Draft<'t> {
         }
     }
 
-    /// Puts `record` behind what the item at `key` holds, or makes the item. `old` is what `get` found.
-    /// `stamp` is where in the record the transid goes.
+    /// Appends `record` to the item at `key`, or inserts the item. `old` is the result of `get`. `stamp` is
+    /// the offset of the transid in the record.
     pub(crate) fn append(
         &mut self,
         key: Key,
@@ -253,7 +255,8 @@ impl<'t> Draft<'t> {
         self.put(key, [&**old, record].concat(), stamps);
     }
 
-    /// Takes `len` bytes at `start` out of what `get` found; the item goes with its last byte.
+    /// Cuts `len` bytes at `start` out of the item. Deletes the item if nothing is left. `old` is the result
+    /// of `get`.
     pub(crate) fn cut(&mut self, key: Key, old: &Bytes, start: usize, len: usize) {
         if len == old.len() {
             return self.delete(key);
@@ -281,7 +284,7 @@ impl<'t> Draft<'t> {
         });
     }
 
-    /// Makes the changes in the running transaction, all at once.
+    /// Applies all changes in the running transaction, atomically.
     pub(crate) fn enter(self, txn: &TransactionHandle<'_>) {
         let transid = txn.transid();
         let edits = self.changes.into_iter();
@@ -289,7 +292,7 @@ impl<'t> Draft<'t> {
         txn.edit_names(self.tree, edits, Some(&self.names));
     }
 
-    /// Makes the changes, all at once.
+    /// Applies all changes to `target`, atomically.
     pub(crate) fn enter_into(self, target: &dyn EditTarget) {
         let transid = target.transid();
         let edits = self.changes.into_iter();
@@ -297,8 +300,7 @@ impl<'t> Draft<'t> {
         target.edit_items(self.tree, edits, Some(&self.names));
     }
 
-    /// Converts the draft into the values as they shall be, by ascending key. It is for a new subvolume, where the
-    /// changes delete nothing.
+    /// Converts the draft of a new subvolume into its items, by ascending key. Such a draft deletes nothing.
     pub(crate) fn into_puts(self, txn: &TransactionHandle<'_>) -> Puts {
         let transid = txn.transid().0.to_le_bytes();
         let put = |change: Change| {

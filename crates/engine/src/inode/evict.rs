@@ -1,6 +1,6 @@
-//! Deleting an inode without a name that is not held, in bounded steps.
+//! Deletes an inode that has no name and no holder, in bounded steps.
 //!
-//! Its ORPHAN_ITEM goes with its last items: after an interruption the rest is left to the next opening.
+//! The last step deletes its ORPHAN_ITEM. After an interruption the next mount deletes the rest.
 
 use std::sync::Arc;
 
@@ -17,29 +17,29 @@ use super::orphan::orphan_key;
 use super::{Inode, InodeState, Inodes};
 use crate::error::{CorruptItem, Error, Result};
 
-/// With so many items an inode is evicted at once.
+/// An inode with at most this many items is evicted at once.
 pub(crate) const EVICTED_AT_ONCE: usize = FREEING_ITEMS as usize - NAME_EDITS;
-/// Edits of a name, of what refers to it, and of its directory.
+/// Edits of one name, its back references, and its directory.
 pub(crate) const NAME_EDITS: usize = 8;
 
-/// Items that one step deletes at most.
+/// The most items that one step deletes.
 const STEP: usize = 256;
-/// Items that one step deletes at most on a volume without space for a larger step.
+/// The most items that one step deletes on a full volume.
 const STEP_WHEN_FULL: usize = FREEING_ITEMS as usize - STEP_EDITS;
 /// The ORPHAN_ITEM and the INODE_ITEM.
 const STEP_EDITS: usize = 2;
 
-/// Items that are to be deleted, and what they refer to.
+/// Items to delete, and their data references.
 #[derive(Debug, Default)]
 pub(crate) struct ItemDeletions {
     pub(crate) keys: Vec<Key>,
     refs: Vec<(DiskExtent, DataRef)>,
-    /// How much less the inode holds without them.
+    /// The sum of their `nbytes`.
     nbytes: u64,
 }
 
 impl ItemDeletions {
-    /// Notes an item of `inode`.
+    /// Adds an item of `inode`.
     pub(crate) fn add(&mut self, inode: &Inode, key: Key, bytes: &[u8]) -> Result<()> {
         self.keys.push(key);
         if key.item_type != KeyType::EXTENT_DATA {
@@ -71,7 +71,7 @@ impl ItemDeletions {
         Ok(())
     }
 
-    /// Drops what the items refer to; their deletion is the caller's.
+    /// Drops the data references of the items. The caller deletes the items.
     pub(crate) fn drop_refs(&self, txn: &TransactionHandle<'_>) {
         for (extent, data) in &self.refs {
             txn.drop_data_ref(*extent, *data);
@@ -79,7 +79,7 @@ impl ItemDeletions {
     }
 }
 
-/// Returns all items of an inode, or None if they are more than `most`.
+/// Returns all items of an inode, or None if there are more than `most`.
 pub(crate) fn all_items(inode: &Inode, most: usize) -> Result<Option<ItemDeletions>> {
     let InodeNr(ino) = inode.id.ino;
     let keys = Key::new(ino, KeyType(0), 0)..=Key::new(ino, KeyType(u8::MAX), u64::MAX);
@@ -94,9 +94,10 @@ pub(crate) fn all_items(inode: &Inode, most: usize) -> Result<Option<ItemDeletio
 }
 
 impl Inodes {
-    /// Deletes an inode without a name, unless it is held again, or its subvolume goes.
+    /// Deletes an inode without a name, unless it has a hold again or its subvolume was deleted.
     pub(crate) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
         while inode.tree.check_alive().is_ok() {
+            // Reserve before taking locks: reclaiming space may evict or write back other inodes.
             let (reservation, step) = self.reserve_step()?;
             let _extents = lock::lock(&inode.extents)?;
             let mut state = lock::write(&inode.lock)?;
@@ -120,7 +121,7 @@ impl Inodes {
                 txn.edit(&inode.tree, deletions.keys.drain(..).map(Edit::Delete));
                 return Ok(());
             }
-            // The size goes down with the extents.
+            // The size shrinks with the extents.
             if let Some(lowest) = deletions.keys.last()
                 && lowest.item_type == KeyType::EXTENT_DATA
             {
@@ -139,7 +140,7 @@ impl Inodes {
         Ok(())
     }
 
-    /// Reserves metadata for a step. Returns also how many items the step may delete.
+    /// Reserves metadata for a step. Also returns the most items that the step may delete.
     fn reserve_step(&self) -> Result<(Reservation<'_>, usize)> {
         let cost = |step: usize| EditEstimate::neighbours((step + STEP_EDITS) as u64).freeing();
         let step = match self.transactions()?.fits_now(cost(STEP)) {
@@ -149,14 +150,14 @@ impl Inodes {
         Ok((self.reserve_metadata(cost(step))?, step))
     }
 
-    /// Lets go of what was written to an inode that is no more.
+    /// Discards the buffered data of a deleted inode.
     pub(crate) fn discard_buffer(&self, state: &mut InodeState) {
         state.buffer = Default::default();
     }
 }
 
-/// Returns the last items of an inode, at most `most`, downward, and whether there are more. The INODE_ITEM stays to
-/// the end.
+/// Returns the last items of an inode, at most `most`, in descending order, and whether there are more. The
+/// INODE_ITEM is thus deleted last.
 fn last_items(inode: &Inode, most: usize) -> Result<(ItemDeletions, bool)> {
     let InodeNr(ino) = inode.id.ino;
     let mut deletions = ItemDeletions::default();

@@ -1,4 +1,4 @@
-//! Holds on inodes: they keep an inode after its last name is gone.
+//! Holds on inodes, which keep an inode after its last name is gone.
 //!
 //! Not here: open files (`volume::open_file`).
 
@@ -14,7 +14,7 @@ use super::inode_item::{inode_item_cached, kind_of};
 use super::{Inode, Inodes, SeenErrors};
 use crate::error::{Error, Result};
 
-/// A hold on an inode. If it is the last one of an inode without a name, dropping it deletes the inode.
+/// A hold on an inode. Dropping the last hold of an inode without a name deletes the inode.
 #[derive(Debug)]
 pub(crate) struct InodeHold {
     inodes: Arc<Inodes>,
@@ -27,7 +27,7 @@ impl InodeHold {
         self.inode.id
     }
 
-    /// Returns whether letting go now would mean to wait, and this thread must not.
+    /// Returns whether dropping it now would block, in a thread that must not wait.
     pub(crate) fn would_block(&self) -> bool {
         let is_last = || {
             let state = lock::read(&self.inode.lock);
@@ -49,7 +49,7 @@ impl InodeHold {
         &self.seen_errors
     }
 
-    /// Creates a hold of an inode. The references to the inode and its tree have been counted already.
+    /// Creates a hold whose references to the inode and its tree have been counted already.
     pub(crate) fn counted(inodes: Arc<Inodes>, inode: Arc<Inode>) -> InodeHold {
         InodeHold {
             inodes,
@@ -60,7 +60,7 @@ impl InodeHold {
 }
 
 impl Inodes {
-    /// Lets the blocks of a deleted subvolume go, since none of its inodes is held any more.
+    /// Lets the cleaner free a deleted subvolume, as no thread holds any of its inodes.
     pub(crate) fn release_deleted(&self, root: RootId) {
         self.forget_inodes(root);
         if let Ok(manager) = self.transactions() {
@@ -68,14 +68,14 @@ impl Inodes {
         }
     }
 
-    /// Lets go of what was written to a subvolume that is no more.
+    /// Discards the buffered data of a deleted subvolume.
     fn forget_inodes(&self, root: RootId) {
         for inode in self.table.take_subvolume(root) {
             self.discard_buffer(&mut inode.lock.write());
         }
     }
 
-    /// Acquires an inode of any kind, but an empty subvolume directory.
+    /// Acquires an inode of any kind except an empty subvolume directory.
     pub(crate) fn acquire(self: &Arc<Self>, id: FileId) -> Result<InodeHold> {
         if id.is_empty_subvolume_dir() {
             return Err(Error::NoSuchInode(id));
@@ -94,7 +94,8 @@ impl Inodes {
         Ok(held)
     }
 
-    /// Acquires a file that shall be written to, `appends`: at its end only. Writing itself does not ask again.
+    /// Acquires a file for writing; with `appends`, for writing at its end only. Writes do not repeat these
+    /// checks.
     pub(crate) fn acquire_for_writing(
         self: &Arc<Self>,
         id: FileId,
@@ -116,7 +117,7 @@ impl Inodes {
 
 impl Drop for InodeHold {
     fn drop(&mut self) {
-        // The inode is the parent's to evict.
+        // In a forked child, the inode is left to the parent.
         if self.inodes.roots.is_drop_in_fork() {
             return;
         }

@@ -1,6 +1,6 @@
-//! Checks of what flags and read-only subvolumes forbid, in the kernel's order.
+//! Checks of inode flags and read-only subvolumes, in the kernel's order.
 //!
-//! Not here: permissions of users (the kernel's, through the mount).
+//! Not here: permissions of users (the kernel checks them for a mount).
 
 use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
 use ubtrfs_transaction::FileId;
@@ -9,7 +9,7 @@ use ubtrfs_transaction::roots::Tree;
 use super::inode_item::kind_of;
 use crate::error::{Error, Result};
 
-/// Checks whether a directory may get another entry.
+/// Checks whether an entry may be added to a directory.
 pub(crate) fn may_add(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {
     let is_gone = || tree.is_deleted() && tree.item().root_dirid.get() == id.ino.0;
     if dir.nlink.get() == 0 || is_gone() {
@@ -18,7 +18,7 @@ pub(crate) fn may_add(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {
     may_write(tree, id, dir)
 }
 
-/// Checks whether a directory may lose an entry.
+/// Checks whether an entry may be removed from a directory.
 pub(crate) fn may_remove(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {
     may_write(tree, id, dir)?;
     check_mutable(id, dir)
@@ -38,7 +38,7 @@ pub(crate) fn may_write(tree: &Tree, id: FileId, item: &InodeItem) -> Result<()>
     Ok(tree.check_writable()?)
 }
 
-/// Refuses what is append-only or immutable: it keeps its names and attributes.
+/// Checks that an inode is neither append-only nor immutable, so that its names and attributes may change.
 pub(crate) fn check_mutable(id: FileId, item: &InodeItem) -> Result<()> {
     let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
     match item.flags().intersects(guards) {

@@ -1,4 +1,4 @@
-//! The flags that `chattr` sets.
+//! The inode flags that `chattr` sets.
 
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
@@ -10,7 +10,7 @@ use super::xattr::XattrMode;
 use super::{Inodes, property};
 use crate::error::{Error, Result};
 
-/// The flags that users set.
+/// The flags that users may set.
 const SETTABLE: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::IMMUTABLE)
     .union(InodeFlags::APPEND)
@@ -24,7 +24,7 @@ const SETTABLE: InodeFlags = InodeFlags::SYNC
 const USUAL_ALGORITHM: Compression = Compression::Zlib;
 
 impl Inodes {
-    /// Sets the flags that users set to exactly these. `attr` shows them.
+    /// Replaces the user-settable flags of an inode. `attr` returns them.
     pub(crate) fn set_inode_flags(&self, id: FileId, flags: InodeFlags) -> Result<()> {
         if !SETTABLE.contains(flags) {
             return Err(Error::Invalid("inode flag"));

@@ -1,4 +1,4 @@
-//! INODE_ITEM: reading it, and what every change of an inode changes with it.
+//! The INODE_ITEM: reading it, and the updates that all changes of an inode share.
 
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{FileKind, FileTime, InodeItem, Timespec};
@@ -25,8 +25,8 @@ pub(crate) fn read_inode(view: &View, id: FileId) -> Result<InodeItem> {
     }
 }
 
-/// Returns the item of an inode that must exist, from the cache if it is there. As a call of its own this would copy
-/// the item once more.
+/// Returns the item of an inode that must exist, from the cache if possible. Inlined, because a call would
+/// copy the item again.
 #[inline]
 pub(crate) fn inode_item_cached(tree: &Tree, id: FileId) -> Result<InodeItem> {
     match tree.inode_items.get(id.root, id.ino.0) {
@@ -35,7 +35,7 @@ pub(crate) fn inode_item_cached(tree: &Tree, id: FileId) -> Result<InodeItem> {
     }
 }
 
-/// Returns the result of `look` at the item of an inode that must exist. The item is not copied.
+/// Calls `look` with the item of an inode that must exist, without copying the item.
 #[inline]
 pub(crate) fn look_at_inode<T>(
     tree: &Tree,
@@ -62,7 +62,7 @@ pub(crate) fn decode(id: FileId, bytes: &[u8]) -> Result<InodeItem> {
     }
 }
 
-/// Returns the kind of file that an inode is.
+/// Returns the file type of an inode.
 pub(crate) fn kind_of(id: FileId, item: &InodeItem) -> Result<FileKind> {
     let mode = item.mode.get();
     FileKind::from_mode(mode).ok_or_else(|| corrupt(id, CorruptItem::Mode(mode)))
@@ -90,7 +90,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Puts another state of an inode that exists.
+    /// Replaces the item of an existing inode.
     pub(crate) fn put_inode(&mut self, ino: InodeNr, item: &InodeItem) {
         self.put(inode_key(ino), item.as_bytes(), Stamps::at(TRANSID_AT));
     }
@@ -101,19 +101,19 @@ impl Draft<'_> {
     }
 }
 
-/// Notes a change of what `stat` shows, but for the contents.
+/// Updates the ctime and sequence for a change other than to the contents.
 pub(crate) fn note_change(item: &mut InodeItem, now: FileTime) {
     item.ctime = Timespec::from(now);
     item.sequence = item.sequence.get().wrapping_add(1).into();
 }
 
-/// Puts the item of an inode.
+/// Replaces the item of an inode.
 pub(crate) fn put_inode(txn: &TransactionHandle<'_>, inode: &Inode, item: &mut InodeItem) {
     item.transid = txn.transid().0.into();
     txn.put(&inode.tree, inode_key(inode.id.ino), item.as_bytes());
 }
 
-/// Puts the item of an inode that differs by times only, or keeps the times in memory.
+/// Replaces the item of an inode that differs only in times, or keeps the times in memory.
 pub(crate) fn note_times(txn: &TransactionHandle<'_>, inode: &Inode, item: &mut InodeItem) {
     if !inode.tree.inode_items.lazy.keep(inode.id, item) {
         item.transid = txn.transid().0.into();
@@ -121,7 +121,7 @@ pub(crate) fn note_times(txn: &TransactionHandle<'_>, inode: &Inode, item: &mut 
     }
 }
 
-/// Notes a change of a directory's entries; `name_len` is that of one that comes or goes.
+/// Updates a directory for an added or removed entry with a name of `name_len` bytes.
 pub(crate) fn note_entry(dir: &mut InodeItem, now: FileTime, change: EntryChange, name_len: usize) {
     let bytes = 2 * name_len as u64;
     let size = dir.size.get();

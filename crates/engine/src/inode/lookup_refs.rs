@@ -1,7 +1,8 @@
 //! References to inodes that the engine cannot see, such as the kernel's lookup counts.
 //!
-//! A mount answers for a file until the kernel has forgotten it, open or not. Counting each lookup here would cost more
-//! than the lookup. So the mount is asked when an inode loses its last name.
+//! A mount serves an inode until the kernel has forgotten it, whether it is open or not. Counting each lookup
+//! here would cost more than the lookup itself. Therefore the engine queries the mount when an inode loses
+//! its last name.
 //!
 //! Not here: references of open files (`open`).
 
@@ -31,7 +32,7 @@ pub trait LookupRefs: Debug + Send + Sync {
 }
 
 impl Inodes {
-    /// Has references outside the engine asked for from now on.
+    /// Sets the source of outside references.
     pub(crate) fn set_lookup_refs(&self, lookup_refs: Option<Arc<dyn LookupRefs>>) {
         *self.lookup_refs.write() = lookup_refs;
     }
@@ -43,13 +44,13 @@ impl Inodes {
         }
     }
 
-    /// Returns whether an inode without open files is referred to from outside.
+    /// Returns whether an inode has references outside the engine.
     pub(crate) fn is_referenced(&self, id: FileId) -> bool {
         let refs = self.lookup_refs.read();
         refs.as_ref().is_some_and(|refs| refs.knows(id))
     }
 
-    /// Pins an inode if it is referred to from outside.
+    /// Pins an inode if it has outside references.
     pub(crate) fn pin_if_referenced(&self, inode: &Inode, state: &mut InodeState) {
         let refs = self.lookup_refs.read();
         if let Some(refs) = refs.as_ref()
@@ -62,7 +63,7 @@ impl Inodes {
         }
     }
 
-    /// Pins the inodes of a deleted subvolume that are referred to from outside. The caller holds the subvolume.
+    /// Pins the inodes of a deleted subvolume that have outside references. The caller holds the subvolume.
     pub(crate) fn pin_inodes_of(&self, tree: &Tree) {
         let Some(refs) = self.lookup_refs.read().clone() else {
             return;
@@ -76,7 +77,7 @@ impl Inodes {
 }
 
 impl InodeHold {
-    /// Closes the file. The inode is pinned in its place if it is referred to from outside.
+    /// Closes the file, and pins the inode if it has outside references.
     pub(crate) fn close_and_pin(self) {
         let inode = self.inode();
         self.inodes()

@@ -1,9 +1,9 @@
-//! Inodes: their items, attributes and times, the data that is buffered for them, and their end.
+//! Inodes: their items, attributes and times, their buffered data, and their deletion.
 //!
 //! Every operation that changes something takes the same steps:
-//! 1. It reserves what it may need.
+//! 1. It reserves its worst case.
 //! 2. It locks its inodes (`table`).
-//! 3. It drafts its items from what the trees hold (`draft`).
+//! 3. It drafts its item changes, reading the trees (`draft`).
 //! 4. It joins the running transaction.
 //! 5. It enters the draft.
 //!
@@ -75,7 +75,7 @@ use ubtrfs_transaction::{
 
 use crate::error::{Error, Result};
 
-/// The inodes of a volume, and the data that is buffered for them.
+/// The inodes of a volume and their buffered data.
 #[derive(Debug)]
 pub(crate) struct Inodes {
     pub(crate) roots: Arc<Roots>,
@@ -89,7 +89,7 @@ pub(crate) struct Inodes {
 }
 
 impl Inodes {
-    /// Creates the inodes of a volume. `inode_bytes` is the budget of the inodes that nothing holds.
+    /// Creates the inodes of a volume. `inode_bytes` is the budget for unused inodes.
     pub(crate) fn new(
         roots: &Arc<Roots>,
         transactions: Option<Arc<TransactionManager>>,
@@ -113,7 +113,7 @@ impl Inodes {
     #[inline]
     pub(crate) fn transactions(&self) -> Result<&Arc<TransactionManager>> {
         self.roots.check_process()?;
-        // Every call asks: no error is made and dropped where there are some.
+        // Called by every operation: `ok_or` would construct and drop an error each time.
         let Some(manager) = &self.transactions else {
             return Err(Error::ReadOnly);
         };
@@ -133,19 +133,20 @@ impl Inodes {
         Ok(self.transactions()?.join_transaction(reservation)?)
     }
 
-    /// Returns the object of an inode, if there is one. A fork has none: another thread may have locked it.
+    /// Returns the object of an inode, if it is in the table. In a forked child it returns None, as another
+    /// thread may have held its lock during the fork.
     pub(crate) fn find(&self, id: FileId) -> Option<Arc<Inode>> {
         self.roots.check_process().ok()?;
         self.table.find(id)
     }
 
-    /// Returns the object of an inode. The caller finds out under the inode's lock whether the inode exists.
+    /// Returns the object of an inode. The caller must check under its lock that the inode exists.
     pub(crate) fn get(&self, id: FileId) -> Result<Arc<Inode>> {
         self.roots.check_process()?;
         self.table.get(&self.roots, id)
     }
 
-    /// Returns the object of an inode of `tree`, which an entry in use names.
+    /// Returns the object of an inode of `tree` that a directory entry leads to.
     pub(crate) fn get_in(&self, tree: &Arc<Tree>, id: FileId) -> Arc<Inode> {
         self.table.get_in(tree, id)
     }
@@ -156,12 +157,12 @@ impl Inodes {
             .is_ok_and(|manager| manager.is_quiesced())
     }
 
-    /// Lets go of an inode that has served its call, unless others than the caller hold it.
+    /// Removes an inode from the table after a call, unless another thread uses it.
     pub(crate) fn release(&self, inode: &Arc<Inode>) {
         self.table.release(inode);
     }
 
-    /// Comes before all locks of inodes (see `table`).
+    /// Returns the lock that is taken before all locks of inodes (see `table`).
     pub(crate) fn rename_lock(&self) -> &Mutex<()> {
         &self.table.rename_lock
     }

@@ -7,8 +7,8 @@ use ubtrfs_tree::View;
 
 pub(crate) const TRANSID_AT: u16 = std::mem::offset_of!(DirHead, transid) as u16;
 
-/// Returns whether `more` bytes can be put behind the `old` of an item. The kernel splits no leaf for an item that
-/// would leave no room for the head of another.
+/// Returns whether `more` bytes can be appended to an item of `old` bytes. Like the kernel, it leaves room in
+/// the leaf for the head of another item.
 pub(crate) fn has_room(view: &View, old: usize, more: usize) -> bool {
     old + more + 2 * ITEM_HEAD_SIZE <= leaf_data_size(view.store().nodesize())
 }

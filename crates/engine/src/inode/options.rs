@@ -1,24 +1,24 @@
-//! How a volume stores data.
+//! Options for storing data.
 
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_transaction::roots::Rescue;
 
-/// How files are compressed that do not say it themselves.
+/// The compression of files without a setting of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compress {
-    /// `None`: only files that ask for it.
+    /// `None`: only files with a compression flag or property.
     pub algorithm: Compression,
     /// 0 is the algorithm's default.
     pub level: i32,
-    /// Tries each extent anew, whatever the ones before were like.
+    /// Whether to try every extent, even after earlier ones did not compress.
     pub force: bool,
 }
 
 impl Compress {
-    /// Reads the name of an algorithm, which may have a level after a colon, such as `zstd:3`. `none` is no compression.
+    /// Parses the name of an algorithm with an optional level, such as `zstd:3`. `none` is no compression.
     ///
-    /// Returns None for a name that is not known, and for a level that the algorithm has not.
+    /// Returns None for an unknown name, or a level that the algorithm does not have.
     pub fn from_name(name: &str) -> Option<Compress> {
         let (name, level) = match name.split_once(':') {
             Some((name, level)) => (name, level.parse().ok()?),
@@ -43,21 +43,21 @@ impl Compress {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataOptions {
     pub(crate) compress: Compress,
-    /// The largest file that is kept in its item.
+    /// The size of the largest inline file.
     pub(crate) max_inline_bytes: u64,
-    /// Budget of written data that has no extent yet.
+    /// The budget for buffered data.
     pub(crate) buffer_bytes: u64,
-    /// New files are overwritten in place, without checksums.
+    /// Whether new files are overwritten in place, without checksums.
     pub(crate) no_data_cow: bool,
-    /// New files have no checksums.
+    /// Whether new files have no checksums.
     pub(crate) no_data_sum: bool,
-    /// The sync of a file writes back the data of all files before its commit.
+    /// Whether the sync of a file writes back all files before its commit.
     pub(crate) flush_on_commit: bool,
     pub(crate) rescue: Rescue,
 }
 
 impl DataOptions {
-    /// Returns the flags of a new regular file besides those that its directory hands on, as in the kernel.
+    /// Returns the flags of a new regular file in addition to those it inherits, as in the kernel.
     pub(crate) fn new_file_flags(&self) -> InodeFlags {
         let mut flags = InodeFlags::empty();
         flags.set(InodeFlags::NODATACOW, self.no_data_cow);

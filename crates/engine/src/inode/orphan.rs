@@ -1,4 +1,4 @@
-//! Inodes without a name: their ORPHAN_ITEMs, and finishing what was interrupted.
+//! ORPHAN_ITEMs of inodes without a name, and recovery after an interruption.
 //!
 //! Invariants
 //! - ORPHAN-1: an inode whose link count is 0 has an ORPHAN_ITEM, unless it has no items at all.
@@ -24,8 +24,8 @@ pub(crate) fn orphan_key(ino: InodeNr) -> Key {
 }
 
 impl Draft<'_> {
-    /// Drafts the ORPHAN_ITEM of an inode, or in the root tree that of a subvolume. An older kernel may have left one
-    /// for an inode that has names.
+    /// Drafts the ORPHAN_ITEM of an inode or, in the root tree, of a subvolume. It uses `put`, because older
+    /// kernels may have left such an item for an inode with names.
     pub(crate) fn put_orphan(&mut self, number: u64) {
         let key = orphan_key(InodeNr(number));
         self.put(key, &[][..], Stamps::NONE);
@@ -37,10 +37,10 @@ impl Draft<'_> {
 }
 
 impl Inodes {
-    /// Notes which numbers a subvolume has in use and finishes what was interrupted in it, when it is first written
-    /// to. Orphans at which that fails are left to the next opening.
+    /// Prepares a subvolume for its first change: loads the highest inode number, and deletes the orphans
+    /// that an interruption left. Orphans that cannot be deleted are left to the next mount.
     ///
-    /// Errors: the thread must not wait, and this is the first time.
+    /// Errors: the thread must not wait, and this is the first change.
     pub(crate) fn finish_orphans_once(&self, tree: &Arc<Tree>) -> Result<()> {
         let known = &tree.orphans_finished;
         if known.load(Ordering::Acquire) {
@@ -57,7 +57,7 @@ impl Inodes {
         Ok(())
     }
 
-    /// Deletes the inodes without a name that are not held, and ORPHAN_ITEMs that have lost their sense.
+    /// Deletes inodes without names or holds, and stale ORPHAN_ITEMs.
     fn finish_orphans(&self, tree: &Arc<Tree>) -> Result<()> {
         let mut from = Some(orphan_key(InodeNr(0)));
         while let Some(key) = from {
@@ -90,8 +90,8 @@ impl Inodes {
         self.delete_stale(&inode)
     }
 
-    /// Deletes the ORPHAN_ITEM of an inode that has names, or does not exist. With names it says that a
-    /// Merkle tree was not completed: an older kernel made one for a truncation, too.
+    /// Deletes the ORPHAN_ITEM of an inode that has names or does not exist. On an inode with names it marks
+    /// an incomplete Merkle tree. Older kernels also left one for a truncation.
     fn delete_stale(&self, inode: &Arc<Inode>) -> Result<()> {
         let id = inode.id;
         let reservation = self.reserve_metadata(EditEstimate::items(1).freeing())?;

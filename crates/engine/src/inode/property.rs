@@ -1,6 +1,6 @@
-//! Properties: attributes of the namespace `btrfs.`, of which there is one, `btrfs.compression`.
+//! Properties: attributes of the namespace `btrfs.`. Only `btrfs.compression` exists.
 //!
-//! Setting it sets or clears the inode's flags as well; directories hand it on to what is made in them.
+//! Setting the property also sets or clears inode flags. New inodes inherit it from their directory.
 
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{FileKind, InodeFlags};
@@ -13,7 +13,7 @@ pub(crate) const COMPRESSION: &[u8] = b"btrfs.compression";
 /// The values of `btrfs.compression`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompressionProperty {
-    /// No word on it.
+    /// No setting.
     Unset,
     Never,
     With(Compression),
@@ -22,8 +22,8 @@ pub(crate) enum CompressionProperty {
 const ALGORITHMS: [Compression; 3] = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
 
 impl CompressionProperty {
-    /// Parses a value of the property. As in the kernel, only the beginning counts, which is the algorithm's name: a
-    /// level may follow.
+    /// Parses a value of the property. As in the kernel, the value only has to begin with the algorithm's
+    /// name: a level may follow.
     pub(crate) fn parse(value: &[u8]) -> Option<CompressionProperty> {
         match value {
             b"" => return Some(CompressionProperty::Unset),
@@ -45,7 +45,7 @@ impl CompressionProperty {
         }
     }
 
-    /// Returns the flags of an inode with the property.
+    /// Returns `flags` updated for an inode with the property.
     pub(crate) fn apply(self, flags: InodeFlags) -> InodeFlags {
         let flags = flags - (InodeFlags::COMPRESS | InodeFlags::NOCOMPRESS);
         match self {
@@ -61,12 +61,12 @@ pub(crate) fn can_compress(flags: InodeFlags) -> bool {
     !flags.intersects(InodeFlags::NODATACOW | InodeFlags::NODATASUM)
 }
 
-/// Returns whether an inode has use for the property; others take it and forget it.
+/// Returns whether the property has an effect on an inode of this type. Other inodes accept and ignore it.
 pub(crate) fn is_of_use(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Directory)
 }
 
-/// Returns the setting that a property of this name and value means.
+/// Parses and checks a property of this name and value.
 pub(crate) fn check(name: &[u8], value: &[u8], flags: InodeFlags) -> Result<CompressionProperty> {
     if name != COMPRESSION {
         return Err(Error::Invalid("property"));

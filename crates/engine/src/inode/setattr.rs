@@ -17,14 +17,14 @@ pub(crate) const SETGID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 const PERMISSIONS: u32 = 0o7777;
 
-/// A time to be set.
+/// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     Now,
     At(FileTime),
 }
 
-/// The attributes to change; None leaves one as it is.
+/// The attributes to change. None keeps an attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission bits; format bits are ignored.
@@ -33,23 +33,22 @@ pub struct SetAttr {
     pub gid: Option<u32>,
     pub atime: Option<SetTime>,
     pub mtime: Option<SetTime>,
-    /// Now, if it is not given.
+    /// Defaults to now.
     pub ctime: Option<FileTime>,
-    /// Takes away what writing and giving away a file take away: setuid, and setgid of what its group may
-    /// execute.
+    /// Clears the bits that a write or a chown clears: setuid, and setgid of a group-executable file.
     pub clear_setid: bool,
-    /// The times are those of writes that were allowed when the file was opened, and nothing else is set: no flag
-    /// forbids to note them.
+    /// Only times are set, for writes that were allowed when the file was opened. The inode's flags are then
+    /// not checked.
     pub of_writes: bool,
 }
 
 impl Inodes {
-    /// Changes attributes. A new mode goes into the access ACL, too, where ACLs count.
+    /// Changes attributes. A new mode is also stored in the access ACL, if ACLs are enabled.
     pub(crate) fn set_attr(&self, id: FileId, set: &SetAttr) -> Result<()> {
         self.set_attr_and_look(id, set).map(drop)
     }
 
-    /// Changes attributes, and returns all of them as they are then.
+    /// Changes attributes, and returns all attributes afterwards.
     pub(crate) fn set_attr_and_look(&self, id: FileId, set: &SetAttr) -> Result<Attr> {
         let reservation =
             self.reserve_metadata(EditEstimate::items(1).and(self.cost_of_times()))?;
@@ -103,7 +102,7 @@ fn check_settable(id: FileId, item: &InodeItem, set: &SetAttr) -> Result<()> {
         return Ok(());
     }
     let flags = item.flags();
-    // The time of the change itself is now.
+    // Only a ctime that equals the set time marks a touch: the time of the change is "now".
     let touches = |time: Option<SetTime>| match time {
         None | Some(SetTime::Now) => true,
         Some(SetTime::At(time)) => set.ctime == Some(time),
@@ -134,7 +133,7 @@ fn new_mode(item: &InodeItem, set: &SetAttr) -> u32 {
 }
 
 impl Draft<'_> {
-    /// Has the access ACL say what the new mode of `item` says, if ACLs count.
+    /// Updates the access ACL with the new mode of `item`, if ACLs are enabled.
     fn chmod_acl(&mut self, id: FileId, item: &InodeItem) -> Result<()> {
         if !self.tree().acls || kind_of(id, item)? == FileKind::Symlink {
             return Ok(());

@@ -1,6 +1,6 @@
-//! How data is stored, which may change while the volume is open.
+//! Settings for storing data, which may change while the volume is open.
 //!
-//! Each is read by itself: a reader may see a change of several (`Volume::reconfigure`) in part.
+//! Each setting is read separately: during `Volume::reconfigure` a reader may see only some of the changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use super::options::{Compress, DataOptions};
 #[derive(Debug)]
 pub(crate) struct Settings {
     compress: AtomicU64,
-    /// Data may be stored in the smaller extents that are compressed, since the volume was opened.
+    /// Whether data may have been stored compressed, in smaller extents, since the volume was opened.
     expects_compression: AtomicBool,
     max_inline_bytes: AtomicU64,
     flush_on_commit: AtomicBool,
@@ -27,12 +27,12 @@ impl Settings {
         }
     }
 
-    /// Returns how files are compressed that do not say it themselves.
+    /// Returns the compression of files without a setting of their own.
     pub(crate) fn compress(&self) -> Compress {
         unpack(self.compress.load(Ordering::Acquire))
     }
 
-    /// Sets how files are compressed. Call it only once room was kept for it (`expect_compression`).
+    /// Sets the compression. The caller must have called `expect_compression` first.
     pub(crate) fn set_compress(&self, compress: Compress) {
         self.compress.store(pack(&compress), Ordering::Release);
     }
@@ -41,13 +41,13 @@ impl Settings {
         self.expects_compression.load(Ordering::Acquire)
     }
 
-    /// Has all later writes reserve room for compressed extents, if `compress` compresses. Returns true if they did not
-    /// before.
+    /// Makes later writes reserve metadata for compressed extents, if `compress` compresses. Returns whether
+    /// that is a change.
     pub(crate) fn expect_compression(&self, compress: &Compress) -> bool {
         compresses(compress) && !self.expects_compression.swap(true, Ordering::AcqRel)
     }
 
-    /// Returns the size of the largest file that is kept in its item.
+    /// Returns the size of the largest inline file.
     pub(crate) fn max_inline_bytes(&self) -> u64 {
         self.max_inline_bytes.load(Ordering::Relaxed)
     }
@@ -56,7 +56,7 @@ impl Settings {
         self.max_inline_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns whether the sync of a file writes back the data of all files before its commit.
+    /// Returns whether the sync of a file writes back all files before its commit.
     pub(crate) fn flush_on_commit(&self) -> bool {
         self.flush_on_commit.load(Ordering::Relaxed)
     }
@@ -73,7 +73,7 @@ fn compresses(compress: &Compress) -> bool {
 const FORCE: u64 = 1 << 40;
 const ALGORITHM_SHIFT: u32 = 32;
 
-/// Packs the level, the algorithm above it, and the flag.
+/// Packs the level into the low bits, the algorithm above it, and the flag.
 fn pack(compress: &Compress) -> u64 {
     let force = if compress.force { FORCE } else { 0 };
     u64::from(compress.level.cast_unsigned())

@@ -1,17 +1,19 @@
-//! Inodes in memory: one object for each that is in use, with the lock that protects its items.
+//! Inodes in memory: one object for each inode in use, with the lock that protects its items.
 //!
 //! Invariants
-//! - INODE-1: two users of an inode hold the same object. One that has buffered data or a loss to tell of, or is
-//!   open though unlinked, stays in the table.
-//! - INODE-2: a thread that waits for an inode's lock while it holds others holds only those of lower `FileId`.
+//! - INODE-1: all users of an inode hold the same object. It stays in the table while it has buffered data or
+//!   an unreported loss, or is open.
+//! - INODE-2: a thread that waits for an inode's lock holds only locks of inodes with a lower `FileId`.
 //!
-//! Locks: `Inode::lock` protects every item of the inode, and of a directory its entries and their back references. It
-//! may be held across reads of cold blocks: threads that wait then want the same inode.
+//! Locks: `Inode::lock` protects every item of the inode. In a directory it also protects the entries and
+//! their back references. It may be held while cold blocks are read: other waiting threads want the same
+//! inode.
 //!
-//! `InodeTable::rename_lock` comes before all inode locks. It is held while a directory moves to another directory, and
-//! while a subvolume is made, moved or deleted. The paths from these to the top therefore do not change. Received UUIDs
-//! and the default subvolume change under it, too. Creation of a subvolume releases it before the commit, unless it
-//! has UUID items that no other operation may draft before they are committed.
+//! `InodeTable::rename_lock` is taken before all inode locks. It is held while a directory moves to another
+//! directory, and while a subvolume is made, moved or deleted. The paths from these to the top therefore do
+//! not change. It also protects received UUIDs and the default subvolume. Creation of a subvolume releases it
+//! before the commit, unless the subvolume has UUID items that no other operation may draft before they are
+//! committed.
 //!
 //! The table's shards are leaves.
 
@@ -31,7 +33,7 @@ use ubtrfs_transaction::{FileId, IdHasher, Reservation, TransactionHandle, lock}
 use super::{Inodes, WriteBuffer};
 use crate::error::{Error, Result};
 
-/// The attributes that a directory hands on to new inodes in it.
+/// The attributes that new inodes inherit from their directory.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     pub(crate) default_acl: Option<Acl>,
@@ -43,24 +45,24 @@ pub(crate) struct Inherited {
 pub(crate) struct Inode {
     pub(crate) id: FileId,
     pub(crate) tree: Arc<Tree>,
-    /// Held, before `lock`, by a thread that changes which extents the file has. A thread that holds it may therefore
-    /// read them without `lock`. The data goes to the devices while it is held. Never taken by a commit.
+    /// Held, before `lock`, by a thread that changes the file's extents, which may therefore read them
+    /// without `lock`. It stays held while data is written to the devices. A commit never takes it.
     pub(crate) extents: Mutex<FileExtentsState>,
     pub(crate) lock: RwLock<InodeState>,
-    /// The span of extents that have changed since buffered bytes were last counted. A leaf.
+    /// The span of extents that have changed since the last count of buffered bytes. A leaf.
     changed_extents: Mutex<Range<u64>>,
 }
 
-/// The state of a file's extents. The thread that holds its lock may change them.
+/// State of a file's extents. A thread that holds its lock may change the extents.
 #[derive(Debug, Default)]
 pub(crate) struct FileExtentsState {
-    /// Extents that no other file refers to, by where they begin (NOCOW-1).
+    /// Start addresses of extents that no other file refers to (NOCOW-1).
     own: HashSet<Logical>,
-    /// The tree's last snapshot when they were found to be.
+    /// The tree's last snapshot when `own` was filled.
     last_snapshot: u64,
 }
 
-/// How many extents are remembered of a file.
+/// The most extents in `own`.
 const REMEMBERED: usize = 4096;
 
 impl FileExtentsState {
@@ -68,7 +70,8 @@ impl FileExtentsState {
         self.own.clear();
     }
 
-    /// Returns whether an extent is known as the file's own, after the tree's snapshot `last_snapshot`.
+    /// Returns whether an extent is cached as exclusive to the file. The cache is only valid for the same
+    /// `last_snapshot`.
     pub(crate) fn is_own(&mut self, extent: Logical, last_snapshot: u64) -> bool {
         if self.last_snapshot != last_snapshot {
             self.own.clear();
@@ -85,18 +88,18 @@ impl FileExtentsState {
     }
 }
 
-/// The state of an inode that is not in its items.
+/// The state of an inode that is only in memory.
 #[derive(Debug, Default)]
 pub(crate) struct InodeState {
-    /// Written data that has no extent yet, and the size with it.
+    /// Written data without an extent, and the file size that includes it.
     pub(crate) buffer: WriteBuffer,
-    /// The index for the next entry of a directory; None until it is needed.
+    /// The index for the next entry of a directory. None until it is needed.
     pub(crate) next_index: Option<u64>,
-    /// The settings that new inodes in a directory take over; None until they are needed.
+    /// The settings that new inodes in a directory inherit. None until they are needed.
     pub(crate) inherited: Option<Arc<Inherited>>,
-    /// Handles that keep it after its last name is gone.
+    /// The number of holds, which keep the inode after its last name is gone.
     pub(crate) open_count: u64,
-    /// It has no name, and is kept for its handles alone.
+    /// It has no name, and is kept only for its holds.
     pub(crate) unlinked: bool,
     /// It never had a name and may be given one.
     pub(crate) linkable: bool,
@@ -106,7 +109,7 @@ pub(crate) struct InodeState {
 #[derive(Debug)]
 pub(crate) struct InodeTable {
     shards: Vec<Mutex<Shard>>,
-    /// How many inodes of a shard stay that are not held.
+    /// The most unused inodes that a shard keeps.
     kept_per_shard: usize,
     /// See the head of this file.
     pub(crate) rename_lock: Mutex<()>,
@@ -115,12 +118,12 @@ pub(crate) struct InodeTable {
 #[derive(Debug)]
 struct Shard {
     inodes: HashMap<FileId, Arc<Inode>, BuildHasherDefault<IdHasher>>,
-    /// In which order it is looked whether they are still held. Some are gone already.
+    /// The order in which inodes are checked for users. Some may be gone already.
     turns: VecDeque<FileId>,
 }
 
 impl Shard {
-    /// Forgets a few inodes that are not held: bounded work, as a call waits for it.
+    /// Removes a few unused inodes. The work is bounded, because a caller waits for it.
     fn trim(&mut self, kept: usize) {
         for _ in 0..TURNS {
             let Some(id) = self.turns.pop_front() else {
@@ -141,14 +144,14 @@ impl Shard {
 }
 
 const SHARDS: usize = 64;
-/// About what an inode takes with its places in the tables.
+/// The approximate memory of an inode and its table entries.
 const INODE_BYTES: u64 = size_of::<Inode>() as u64 + 128;
 const MOST_PER_SHARD: u64 = 1024;
-/// How many are looked at when one comes.
+/// The number of inodes that one insertion checks.
 const TURNS: usize = 3;
 
 impl InodeTable {
-    /// Makes a table that keeps as many unused inodes as the budget allows, up to a limit.
+    /// Creates a table that keeps as many unused inodes as the budget allows, up to a limit.
     pub(crate) fn new(budget_bytes: u64) -> Self {
         let kept = (budget_bytes / INODE_BYTES / SHARDS as u64).min(MOST_PER_SHARD);
         let shard = || Shard {
@@ -164,11 +167,11 @@ impl InodeTable {
 
     fn shard(&self, id: FileId) -> &Mutex<Shard> {
         let hash = BuildHasherDefault::<IdHasher>::default().hash_one(id);
-        // The map's own buckets are chosen by the low bits, and it looks at the highest.
+        // The map selects buckets by the low bits of the hash, and compares the highest ones.
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
-    /// Returns the object of an inode. The caller finds out under the inode's lock whether the inode exists.
+    /// Returns the object of an inode. The caller must check under its lock that the inode exists.
     pub(crate) fn get(&self, roots: &Roots, id: FileId) -> Result<Arc<Inode>> {
         if let Some(inode) = self.find(id) {
             return Ok(inode);
@@ -200,26 +203,26 @@ impl InodeTable {
         inode
     }
 
-    /// Removes an inode that has served its call from the table, unless others than the caller hold it. A program that
-    /// goes through all files of a directory thus finds memory for the next one at hand.
+    /// Removes an inode from the table after a call, unless another thread uses it. A program that visits all
+    /// files of a directory then reuses the same memory.
     pub(crate) fn release(&self, inode: &Arc<Inode>) {
         let mut shard = self.shard(inode.id).lock();
-        // The table's hold and the caller's.
+        // The references of the table and of the caller.
         if Arc::strong_count(inode) == 2 && !inode.must_stay() {
             shard.inodes.remove(&inode.id);
-            // Often the last that came. Its turn would be for nothing.
+            // Usually it was inserted last. Remove its entry in the queue as well.
             if shard.turns.back() == Some(&inode.id) {
                 shard.turns.pop_back();
             }
         }
     }
 
-    /// Returns the object of an inode, if there is one.
+    /// Returns the object of an inode, if it is in the table.
     pub(crate) fn find(&self, id: FileId) -> Option<Arc<Inode>> {
         self.shard(id).lock().inodes.get(&id).cloned()
     }
 
-    /// Lets go of the inodes of a subvolume that is no more, and returns them.
+    /// Removes all inodes of a deleted subvolume, and returns them.
     pub(crate) fn take_subvolume(&self, root: RootId) -> Vec<Arc<Inode>> {
         let mut taken = Vec::new();
         for shard in &self.shards {
@@ -232,7 +235,7 @@ impl InodeTable {
 }
 
 impl Inodes {
-    /// Reports a write-back error of a file in a subvolume that no sync has reported. INODE-1: such a file is in the
+    /// Reports a write-back error in a subvolume that no sync has reported. By INODE-1, such a file is in the
     /// table.
     pub(crate) fn report_loss_in(&self, root: RootId) -> Result<()> {
         for shard in &self.table.shards {
@@ -256,7 +259,7 @@ impl Inodes {
 }
 
 impl Inode {
-    /// Notes that the extents of `range` change. The caller holds the lock.
+    /// Notes that the extents in `range` change. The caller holds the inode's lock.
     pub(crate) fn note_extents_changed(&self, range: Range<u64>) {
         let mut changed = self.changed_extents.lock();
         *changed = if changed.is_empty() {
@@ -266,12 +269,13 @@ impl Inode {
         };
     }
 
-    /// Returns the span of changed extents, and forgets it.
+    /// Returns the span of changed extents, and clears it.
     pub(super) fn take_changed_extents(&self) -> Range<u64> {
         std::mem::take(&mut self.changed_extents.lock())
     }
 
-    /// Returns whether it must stay in memory. No other thread holds it when this is asked, so that the lock is free.
+    /// Returns whether it must stay in memory. The caller has made sure that no other thread uses it, so the
+    /// lock is free.
     fn must_stay(&self) -> bool {
         self.lock
             .try_read()
@@ -280,10 +284,10 @@ impl Inode {
 }
 
 impl Inodes {
-    /// Returns the object of an inode whose items are about to change if its subvolume is not read-only.
-    /// `inode_flag_checks` tests for a read-only subvolume, in the kernel's order.
+    /// Returns the object of an inode that is about to be changed. `inode_flag_checks` checks for a read-only
+    /// subvolume later, in the kernel's order.
     ///
-    /// Errors: read-only volume; an empty subvolume directory, or an inode of a subvolume that has been deleted.
+    /// Errors: read-only volume; an empty subvolume directory; an inode of a deleted subvolume.
     pub(crate) fn inode_in_use(&self, id: FileId) -> Result<Arc<Inode>> {
         self.transactions()?;
         if id.is_empty_subvolume_dir() {
@@ -297,14 +301,14 @@ impl Inodes {
         Ok(inode)
     }
 
-    /// Returns the object of an inode whose items are about to change, in a subvolume that is not read-only.
+    /// Returns the object of an inode that is about to be changed, in a writable subvolume.
     pub(crate) fn inode_to_change(&self, id: FileId) -> Result<Arc<Inode>> {
         let inode = self.inode_in_use(id)?;
         inode.tree.check_writable()?;
         Ok(inode)
     }
 
-    /// Enters the running transaction to change a subvolume, unless it was deleted or became read-only since
+    /// Joins the running transaction to change a subvolume, unless it was deleted or became read-only since
     /// its inode was looked up.
     pub(crate) fn join_to_change<'v>(
         &'v self,
@@ -317,18 +321,18 @@ impl Inodes {
     }
 }
 
-/// Locked inodes, each once.
+/// Guards of several locked inodes.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
     guards: [Option<(FileId, RwLockWriteGuard<'a, InodeState>)>; MOST_LOCKED],
     len: usize,
 }
 
-/// The inodes that a rename locks: two directories, and the inodes that both names lead to.
+/// The most inodes that a rename locks: two directories, and the inodes of both names.
 const MOST_LOCKED: usize = 4;
 
 impl<'a> Locked<'a> {
-    /// Locks them all, in the order of INODE-2. One that is named twice is locked once.
+    /// Locks all of them in the order of INODE-2. Duplicates are locked once.
     pub(crate) fn all(inodes: impl IntoIterator<Item = &'a Arc<Inode>>) -> Result<Locked<'a>> {
         let mut ordered: [Option<&Arc<Inode>>; MOST_LOCKED] = [None; MOST_LOCKED];
         let mut len = 0;
@@ -358,7 +362,7 @@ impl<'a> Locked<'a> {
         self.len += 1;
     }
 
-    /// Locks one more unless that means waiting. False: let all go and lock all at once.
+    /// Locks one more inode if its lock is free. If it returns false, release all and lock them together.
     #[must_use]
     pub(crate) fn try_add(&mut self, inode: &'a Arc<Inode>) -> bool {
         if self.holds(inode.id) {

@@ -1,7 +1,7 @@
-//! Times that are in memory only (`volume::lazy_times`) are written.
+//! Writes lazy times, which are only in memory (`volume::lazy_times`).
 //!
 //! Locks: each inode's, one at a time; so the caller may hold none.
-//! Not here: noting such times (`inode_item`).
+//! Not here: recording such times (`inode_item`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use ubtrfs_transaction::{EditEstimate, FileId, Reservation};
 use super::{Inode, Inodes, put_inode};
 use crate::error::{Error, Result};
 
-/// Inodes whose lazy times are fetched at once.
+/// The number of inodes whose lazy times are collected at once.
 const BATCH: usize = 64;
 
 impl Inodes {
-    /// Returns whether changes of times alone stay in memory; see [`crate::OpenOptions::lazy_times`].
+    /// Returns whether changes of only times stay in memory; see [`crate::OpenOptions::lazy_times`].
     pub(crate) fn has_lazy_times(&self) -> bool {
         self.roots.lazy_times().is_wanted()
     }
 
-    /// Has changes of times alone stay in memory from now on, or writes those that did.
+    /// Turns lazy times on, or turns them off and writes the pending ones.
     pub(crate) fn set_lazy_times(&self, are_lazy: bool) -> Result<()> {
         self.transactions()?;
         self.roots.lazy_times().set_wanted(are_lazy);
@@ -34,8 +34,8 @@ impl Inodes {
         }
     }
 
-    /// Returns the estimate for noting the time of a change. The time is written now, or it is kept in memory, and its
-    /// write is reserved from then on.
+    /// Returns the estimate for recording the time of a change. With lazy times it includes a later write of
+    /// the times.
     pub(crate) fn cost_of_times(&self) -> EditEstimate {
         match self.has_lazy_times() {
             true => EditEstimate::items(2),
@@ -43,12 +43,12 @@ impl Inodes {
         }
     }
 
-    /// Writes all that are in memory when it is called.
+    /// Writes all lazy times that are pending at the call.
     pub(crate) fn write_times(&self) -> Result<()> {
         self.write_times_before(self.roots.lazy_times().next_turn())
     }
 
-    /// Writes those that are older.
+    /// Writes the lazy times that are older than `age`.
     pub(crate) fn write_times_of_age(&self, age: Duration) -> Result<()> {
         self.write_times_before(self.roots.lazy_times().turn_at_age(age))
     }
@@ -69,14 +69,14 @@ impl Inodes {
         }
     }
 
-    /// Writes those of one inode.
+    /// Writes the lazy times of one inode.
     pub(crate) fn write_times_of(&self, inode: &Inode) -> Result<()> {
         let _state = inode.lock.write();
         self.write_times_locked(inode)
     }
 
-    /// Makes room for the times of others, but does not wait for it. Functions that note times call it once in a while,
-    /// with no inode locked.
+    /// Writes surplus lazy times to make room for others, without waiting. Operations that record times call
+    /// it with no inode locked.
     #[inline]
     pub(crate) fn flush_lazy_times(&self) {
         for id in self.roots.lazy_times().surplus() {
@@ -105,13 +105,13 @@ impl Inodes {
         let txn = self.join_transaction(Reservation::already_made())?;
         match inode.tree.check_alive() {
             Ok(()) => put_inode(&txn, inode, &mut item),
-            // They will not be asked for any more.
+            // The subvolume is gone, so the times are not needed.
             Err(_) => self.roots.lazy_times().forget(inode.id),
         }
         Ok(())
     }
 
-    /// Returns the inode whose times are kept, or None if its subvolume is gone.
+    /// Returns an inode with lazy times, or None if its subvolume is gone.
     fn inode_of_times(&self, id: FileId) -> Result<Option<Arc<Inode>>> {
         match self.get(id) {
             Ok(inode) => Ok(Some(inode)),

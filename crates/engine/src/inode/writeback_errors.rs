@@ -1,10 +1,10 @@
-//! Write-back errors of a file, and which open files have seen them (kernel: `errseq_t`).
+//! Write-back errors of a file, and the open files that have seen them (kernel: `errseq_t`).
 //!
-//! Each open file reports an error once, at its next sync. A file opened later reports it too if no open file has yet.
-//! Syncs without an open file cannot be told apart. They report an error each time, until other data of the file has
-//! reached the devices after a report, or until the inode leaves memory.
+//! Each open file reports an error once, at its next sync. A file opened later reports it too, if no open
+//! file has done so yet. Syncs without an open file cannot be distinguished. They report an error each time,
+//! until later data of the file reaches the devices after a report, or until the inode leaves memory.
 //!
-//! Locks: the inode's protects it.
+//! Locks: protected by the inode's lock.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -12,11 +12,11 @@ use crate::sync::{AtomicU64, Ordering};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WritebackErrors {
     count: u64,
-    /// The cause of the last.
+    /// The cause of the last error.
     reason: String,
-    /// The last has been reported.
+    /// Whether the last error has been reported.
     is_reported: bool,
-    /// Other data has reached the devices since.
+    /// Whether data has been written successfully since that report.
     is_past: bool,
 }
 
@@ -30,7 +30,7 @@ impl WritebackErrors {
         };
     }
 
-    /// Notes that written data has reached the devices.
+    /// Notes that a write-back of the file succeeded.
     pub(crate) fn note_written(&mut self) {
         self.is_past |= self.is_reported;
     }
@@ -61,7 +61,7 @@ impl WritebackErrors {
 pub(crate) struct SeenErrors(AtomicU64);
 
 impl SeenErrors {
-    /// Creates the note of the errors that a file opened now need not report.
+    /// Creates the state of a file that is opened now. It will report only unreported and later errors.
     pub(crate) fn at_opening(errors: &WritebackErrors) -> SeenErrors {
         let unreported = u64::from(errors.is_unreported());
         SeenErrors(AtomicU64::new(errors.count - unreported))

@@ -1,6 +1,6 @@
-//! Extended attributes, POSIX ACLs and properties among them.
+//! Extended attributes, including POSIX ACLs and properties.
 //!
-//! Names with the same hash share one XATTR_ITEM.
+//! Names with the same hash share an XATTR_ITEM.
 
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::acl::{self, Parsed};
@@ -23,7 +23,7 @@ use crate::inode::{TRANSID_AT, has_room};
 
 const HEAD_BYTES: usize = size_of::<DirHead>();
 
-/// Whether an attribute must, or must not, exist when it is set.
+/// The required existence of an attribute before it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum XattrMode {
     #[default]
@@ -46,7 +46,7 @@ pub(crate) fn find_xattr(view: &View, ino: InodeNr, name: &[u8]) -> Result<Optio
 }
 
 impl Inodes {
-    /// Returns the value of the attribute of exactly this name, or None.
+    /// Returns the value of the attribute `name`, or None.
     pub(crate) fn xattr(&self, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>> {
         if id.is_empty_subvolume_dir() {
             return Ok(None);
@@ -77,8 +77,8 @@ impl Inodes {
         Ok(all)
     }
 
-    /// Sets an attribute. An access ACL changes the mode with it, and is not kept if the mode says it all. An ACL
-    /// without entries is removed. `btrfs.compression` changes flags with it.
+    /// Sets an attribute. An access ACL also changes the mode, and is not stored if the mode expresses it
+    /// completely. An ACL without entries is removed. `btrfs.compression` also changes flags.
     pub(crate) fn set_xattr(
         &self,
         id: FileId,
@@ -99,8 +99,8 @@ impl Inodes {
         })
     }
 
-    /// Sets the access ACL on behalf of a user. `clears_setgid`: the user is neither in the file's group nor
-    /// privileged, so that the file loses its setgid bit. An ACL that is removed leaves that bit as it is.
+    /// Sets the access ACL for a user. `clears_setgid`: the user is neither in the file's group nor
+    /// privileged, so the file loses its setgid bit. Removing the ACL does not change that bit.
     pub(crate) fn set_access_acl(
         &self,
         id: FileId,
@@ -174,7 +174,7 @@ fn check_xattr_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// Sets an ACL. An ACL without entries is removed.
+/// Sets an ACL, or removes it if it has no entries.
 fn set_acl(
     draft: &mut Draft<'_>,
     id: FileId,
@@ -238,7 +238,7 @@ fn set_property(
 }
 
 impl Draft<'_> {
-    /// Sets an attribute of an inode, sound or not.
+    /// Sets an attribute of an inode without validating its value.
     pub(crate) fn set_xattr(
         &mut self,
         ino: InodeNr,
@@ -279,7 +279,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Removes an attribute. Returns false if there is none.
+    /// Removes an attribute. Returns false if the inode does not have it.
     pub(crate) fn remove_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<bool> {
         let key = xattr_key(ino, name);
         let Some(item) = self.get(&key)? else {
@@ -304,7 +304,7 @@ fn encode(name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
     Some([head.as_bytes(), name, value].concat())
 }
 
-/// Returns where the record of `name` is in an item, and its length.
+/// Returns the offset and length of the record of `name` in an item.
 fn find_record(item: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     let mut entries = DirEntries::new(item);
     loop {

@@ -1,4 +1,4 @@
-//! How much space files use, and how much of it is theirs alone.
+//! The disk usage of files, and the part of it that is shared.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -11,25 +11,25 @@ use ubtrfs_transaction::{FileId, RootsOfBlocks};
 use crate::error::Result;
 use crate::volume::Volume;
 
-/// Bytes of a file's extents outside the trees, preallocated ones included, holes and inline data not.
+/// Bytes of a file's extents on disk, including preallocated ones. Holes and inline data do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileUsage {
     pub total: u64,
-    /// The part of these bytes in extents that another file or snapshot uses as well.
+    /// The bytes in extents that another file or snapshot uses as well.
     pub shared: u64,
 }
 
-/// Logical ranges, united.
+/// A set of logical ranges.
 #[derive(Clone, Debug, Default)]
 pub struct SharedRanges {
-    /// Start to end; they neither overlap nor touch.
+    /// Start to end. Ranges neither overlap nor touch.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl SharedRanges {
     pub fn insert(&mut self, range: Range<u64>) {
         let Range { mut start, mut end } = range;
-        // Ranges that begin at or before the end and reach the start are taken in, last first.
+        // Merge ranges that overlap or touch, last first.
         while let Some((&other_start, &other_end)) = self.ranges.range(..=end).next_back() {
             if other_end < start {
                 break;
@@ -46,18 +46,18 @@ impl SharedRanges {
     }
 }
 
-/// A cache of which extents are shared, kept from file to file.
+/// A cache of the sharing state of extents, kept across files.
 #[derive(Debug, Default)]
 pub struct SharingCache {
     roots: RootsOfBlocks,
     shared: BTreeMap<(Logical, FileId), bool>,
 }
 
-/// How many answers are remembered at most.
+/// The most cached results.
 const MAX_REMEMBERED: usize = 1 << 16;
 
 impl Volume {
-    /// Returns the space that a file uses. Ranges of shared extents are added to `ranges`.
+    /// Returns the space that a file uses, and adds the ranges of its shared extents to `ranges`.
     pub fn file_usage(
         &self,
         id: FileId,
@@ -95,7 +95,7 @@ impl Volume {
         Ok(usage)
     }
 
-    /// Returns whether any other inode, or the same one in another subvolume, uses an extent.
+    /// Returns whether another inode, or the same one in another subvolume, uses an extent.
     fn is_shared(&self, extent: Logical, id: FileId, cache: &mut SharingCache) -> Result<bool> {
         if let Some(&shared) = cache.shared.get(&(extent, id)) {
             return Ok(shared);

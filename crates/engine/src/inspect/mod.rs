@@ -1,7 +1,6 @@
-//! Reports of a volume's insides: space, chunks, the users of a block, the layout of trees.
+//! Reports about the internals of a volume: space, chunks, the users of a block, the layout of trees.
 //!
-//! These functions answer a person's questions. They read whole trees where the question needs it and
-//! are no part of serving files.
+//! These functions serve administrators. They may read whole trees, and are not used to serve files.
 
 mod du;
 mod quota;

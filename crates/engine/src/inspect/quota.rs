@@ -8,11 +8,11 @@ use zerocopy::FromBytes;
 use crate::error::Result;
 use crate::volume::Volume;
 
-/// Bits of a limit item's `flags`: which limits are set.
+/// Bits of a limit item's `flags`, one for each limit that is set.
 const LIMIT_MAX_REFERENCED: u64 = 1 << 0;
 const LIMIT_MAX_EXCLUSIVE: u64 = 1 << 1;
 
-/// The quota group of level 0 that belongs to one subvolume. Sizes in bytes.
+/// The level-0 quota group of a subvolume. Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubvolumeQuota {
     pub referenced: u64,

@@ -1,4 +1,4 @@
-//! From a number to names: the paths of an inode, and the users of a logical address.
+//! Resolves numbers to names: the paths of an inode, and the users of a logical address.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use crate::error::{CorruptItem, Error, Result};
 use crate::volume::Volume;
 
 impl Volume {
-    /// Returns all (directory, name) pairs under which an inode stands in its subvolume.
+    /// Returns all names of an inode in its subvolume, as (directory, name).
     pub fn inode_names(&self, id: FileId) -> Result<Vec<(FileId, Vec<u8>)>> {
         let tree = self.subvolume_tree(id.root)?;
         let mut names = Vec::new();
@@ -40,7 +40,7 @@ impl Volume {
         Ok(names)
     }
 
-    /// Returns the path of a directory from the root directory of its subvolume, without slashes at its ends.
+    /// Returns the path of a directory within its subvolume, without slashes at its ends.
     pub fn path_in_subvolume(&self, dir: FileId) -> Result<Vec<u8>> {
         let top = self.root_dir(dir.root)?;
         let mut names: Vec<Vec<u8>> = Vec::new();
@@ -62,7 +62,7 @@ impl Volume {
         Ok(names.join(&b'/'))
     }
 
-    /// Returns the paths of an inode from the root directory of its subvolume. The root directory's own path is "".
+    /// Returns the paths of an inode within its subvolume. The root directory has the path "".
     pub fn inode_paths(&self, id: FileId) -> Result<Vec<Vec<u8>>> {
         if self.root_dir(id.root)? == id {
             return Ok(vec![Vec::new()]);
@@ -79,12 +79,12 @@ impl Volume {
         Ok(paths)
     }
 
-    /// Returns the data extent that holds a logical address, or None for free space and tree blocks.
+    /// Returns the data extent that contains a logical address, or None for free space and tree blocks.
     pub fn data_extent_at(&self, logical: Logical) -> Result<Option<DataExtent>> {
         Ok(self.roots.data_extent_at(logical)?)
     }
 
-    /// Calls `each` with every use of a data extent, until it breaks. With `at` only uses of that byte count.
+    /// Calls `each` with every use of a data extent, until it breaks. With `at`, only with uses of that byte.
     pub fn extent_users(
         &self,
         extent: Logical,

@@ -1,7 +1,7 @@
 //! Space by type and profile, per chunk and per device.
 //!
-//! The numbers are those that the kernel reports for the same volume right after a mount. That goes for its order of space
-//! infos, its size of the global reserve, and its estimate of the bytes that `df` may call available.
+//! The numbers are as in the kernel right after a mount of the same volume. This includes the order of space
+//! infos, the size of the global reserve, and the available bytes of `df`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use ubtrfs_format::superblock::MAX_LEVEL;
 use crate::error::Result;
 use crate::volume::Volume;
 
-/// The kernel never reserves more than this.
+/// The kernel's largest global reserve.
 const MAX_GLOBAL_RESERVE: u64 = 512 << 20;
 /// The worst-case changes of an unlink, in units of one path of new nodes.
 ///
-/// Measured on Linux 6.18 on an otherwise empty volume. It reserves 22 units with a free space tree, 23 with a block group tree as
-/// well, and 15 with neither.
+/// Measured on Linux 6.18 on an otherwise empty volume. It reserves 22 units with a free-space tree, 23 with
+/// a block group tree as well, and 15 without both.
 const UNITS_WITH_FREE_SPACE_TREE: u64 = 22;
 const UNITS_WITH_BLOCK_GROUP_TREE: u64 = 23;
 const UNITS_WITHOUT: u64 = 15;
@@ -46,39 +46,40 @@ impl ProfileUsage {
         self.flags.contains(BlockGroupFlags::DATA)
     }
 
-    /// Returns the bytes on devices per byte, parity not counted.
+    /// Returns the bytes on devices per logical byte, not counting parity.
     pub(crate) fn copies(&self) -> u64 {
         self.flags.profile().map_or(1, |p| p.copies() as u64)
     }
 }
 
-/// Returns the divisor that `statfs` applies to bytes on devices: the number of copies of data. Of several profiles the
-/// kernel takes the last.
+/// Returns the divisor of `statfs` for bytes on devices: the number of copies of data. With several data
+/// profiles the kernel uses the last one.
 pub(crate) fn data_copies(infos: &[ProfileUsage]) -> u64 {
     let data = infos.iter().rfind(|info| info.is_data());
     data.map_or(1, ProfileUsage::copies)
 }
 
-/// A chunk and how much of it is used.
+/// A chunk and its usage.
 #[derive(Clone, Debug)]
 pub struct ChunkUse {
     pub chunk: Arc<MappedChunk>,
-    /// None if the volume has no block group item for it.
+    /// None if the volume has no block group item for the chunk.
     pub used: Option<u64>,
 }
 
-/// The space that the chunks of one type, profile and number of stripes take from one device.
+/// The space that chunks with the same type, profile and number of stripes use on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceAllocation {
     pub devid: DevId,
     pub flags: BlockGroupFlags,
     pub num_stripes: u64,
-    /// Logical bytes of those chunks.
+    /// Logical bytes of these chunks.
     pub logical_bytes: u64,
 }
 
 impl DeviceAllocation {
-    /// Adds up chunks in logical order. Each is given by its flags, its logical bytes, and the device of each stripe.
+    /// Adds up chunks given in logical order. Each has its flags, its logical bytes, and the device of each
+    /// stripe.
     pub fn of_chunks(
         chunks: impl Iterator<Item = (BlockGroupFlags, u64, Vec<DevId>)>,
     ) -> Vec<DeviceAllocation> {
@@ -106,7 +107,7 @@ impl DeviceAllocation {
         allocations
     }
 
-    /// Returns the bytes that the allocation takes on the device.
+    /// Returns the bytes that the allocation uses on the device.
     pub fn device_bytes(&self) -> u64 {
         let Some(profile) = self.flags.profile() else {
             return self.logical_bytes;
@@ -123,9 +124,9 @@ impl DeviceAllocation {
 }
 
 impl Volume {
-    /// Returns sums over the block groups: data, system, metadata, mixed, and within each by profile. A volume with
-    /// mixed groups may have others as well, but the kernel counts them as mixed. A volume that is open for writing
-    /// counts allocated space that is in no commit yet.
+    /// Returns the usage per type and profile: data, system, metadata, mixed. A volume with mixed groups may
+    /// also have others, which the kernel counts as mixed. On a writable volume it includes allocations of
+    /// the running transaction.
     pub fn profile_usages(&self) -> Result<Vec<ProfileUsage>> {
         let both = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
         let mixed = self
@@ -163,7 +164,7 @@ impl Volume {
         Ok(sums.into_values().collect())
     }
 
-    /// Returns the bytes that the kernel holds back for deletions.
+    /// Returns the size of the kernel's global reserve.
     pub fn global_reserve_bytes(&self) -> Result<u64> {
         let compat_ro = self.superblock().compat_ro();
         let has_free_space_tree = compat_ro.contains(CompatRo::FREE_SPACE_TREE);
@@ -204,8 +205,8 @@ impl Volume {
         Ok(uses.collect())
     }
 
-    /// Returns the allocations on each device: data, metadata, system, then by profile. Of equal ones, that whose first
-    /// chunk comes first is listed first.
+    /// Returns the allocations on each device, ordered by type (data, metadata, system) and profile. Equal
+    /// ones are ordered by their first chunk.
     pub fn device_allocations(&self) -> Vec<DeviceAllocation> {
         let chunks = self.pool().chunk_map().all();
         DeviceAllocation::of_chunks(chunks.iter().map(|chunk| {
@@ -214,8 +215,8 @@ impl Volume {
         }))
     }
 
-    /// Returns the bytes that `statfs` calls available: free space in data block groups, and the unallocated space that
-    /// chunks of data's profile could still take.
+    /// Returns the available bytes for `statfs`: free space in data block groups, and unallocated space that
+    /// further data chunks could use.
     pub(crate) fn available_bytes(&self, infos: &[ProfileUsage]) -> u64 {
         let mut profiles = BlockGroupFlags::empty();
         for info in infos.iter().filter(|info| info.is_data()) {
@@ -223,7 +224,8 @@ impl Volume {
         }
         let mut free: u64 = 0;
         for info in infos.iter().filter(|info| info.is_data()) {
-            // The kernel allocates nothing from groups without redundancy beside such with it.
+            // The kernel does not allocate from groups without redundancy if there are others with
+            // redundancy.
             if profiles.intersects(REDUNDANT) && !info.flags.intersects(REDUNDANT) {
                 continue;
             }
@@ -235,7 +237,7 @@ impl Volume {
         (free / factor).saturating_add(unallocated / factor)
     }
 
-    /// Returns raw bytes that chunks of `profile` could take from the devices.
+    /// Returns the raw bytes that chunks of `profile` could still use on the devices.
     fn unallocated_for(&self, profile: Profile) -> u64 {
         let dev_stripes = if profile == Profile::Dup { 2 } else { 1 };
         let smallest = dev_stripes * STRIPE_LEN;
@@ -247,7 +249,7 @@ impl Volume {
             };
             let devid = item.devid.get();
             let own = allocations.iter().filter(|own| own.devid.0 == devid);
-            // The item is as of the last commit.
+            // The device item is from the last commit.
             let used = match self.is_writable() {
                 true => own.map(DeviceAllocation::device_bytes).sum(),
                 false => item.bytes_used.get(),
@@ -281,7 +283,7 @@ impl Volume {
     }
 }
 
-/// Returns the rank of a type in the kernel's lists: data, system, metadata and mixed groups.
+/// Returns the rank of a type in the kernel's lists: data, system, metadata, mixed.
 fn type_rank(flags: BlockGroupFlags) -> usize {
     let kind = flags & BlockGroupFlags::TYPE_MASK;
     if kind == BlockGroupFlags::DATA {
@@ -295,7 +297,7 @@ fn type_rank(flags: BlockGroupFlags) -> usize {
     }
 }
 
-/// Returns the sort key of block groups in which usage is shown: system last.
+/// Returns the sort key of block groups in usage reports: system last.
 pub(crate) fn usage_rank(flags: BlockGroupFlags) -> (bool, u64, u64) {
     let kind = flags & BlockGroupFlags::TYPE_MASK;
     let profile = flags & BlockGroupFlags::PROFILE_MASK;
@@ -303,7 +305,8 @@ pub(crate) fn usage_rank(flags: BlockGroupFlags) -> (bool, u64, u64) {
     (is_system, kind.bits(), profile.bits())
 }
 
-/// Returns the profile of the next data chunk: the most redundant one in use that the devices allow.
+/// Returns the profile of the next data chunk: the most redundant one in use that the number of devices
+/// allows.
 fn data_profile(profiles: BlockGroupFlags, devices: usize) -> Profile {
     const PREFERENCE: [Profile; 8] = [
         Profile::Raid1c4,

@@ -1,12 +1,12 @@
-//! The figures of `statfs`.
+//! Computes the values of `statfs`.
 
 use super::space::data_copies;
 use crate::error::Result;
 use crate::volume::{StatFs, Volume};
 
 impl Volume {
-    /// Returns the values of `statfs` on a mount by the kernel. Sizes are divided by the number of copies of data, and
-    /// the reserve for deletions counts as used.
+    /// Returns the values of `statfs` as on a kernel mount. Sizes are divided by the number of data copies,
+    /// and the global reserve counts as used.
     pub fn statfs(&self) -> Result<StatFs> {
         let manager = self.inodes.transactions().ok();
         let manager = manager.map(|manager| &**manager);
@@ -15,7 +15,7 @@ impl Volume {
 
     fn statfs_anew(&self) -> Result<StatFs> {
         match self.statfs_by_groups() {
-            // The trees that tell are not needed to read files.
+            // The trees with these numbers are damaged. They are not needed to read files.
             Err(error)
                 if self
                     .files

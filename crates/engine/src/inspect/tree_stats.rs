@@ -1,7 +1,7 @@
-//! How the blocks of one tree lie on disk.
+//! The layout of one tree's blocks on disk.
 //!
-//! A block that does not follow the one before it in key order costs a seek; a run of blocks that do is
-//! a cluster.
+//! A block that does not directly follow the previous one in key order costs a seek. A cluster is a run of
+//! blocks without a seek.
 
 use std::collections::BTreeMap;
 
@@ -18,22 +18,22 @@ use ubtrfs_transaction::roots::blocks;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeStats {
     pub total_bytes: u64,
-    /// Bytes of file extents stored in leaves, as stored.
+    /// Bytes of inline file data in leaves, as stored.
     pub inline_bytes: u64,
     pub forward_seeks: u64,
     pub backward_seeks: u64,
     pub total_seek_bytes: u64,
     pub max_seek_bytes: u64,
-    /// How often each distance was met.
+    /// The number of seeks by distance.
     pub seeks: BTreeMap<u64, u64>,
-    /// Clusters of more than one block that a seek ended.
+    /// Clusters of more than one block that ended with a seek.
     pub clusters: u64,
     pub total_cluster_bytes: u64,
     pub min_cluster_bytes: Option<u64>,
     pub max_cluster_bytes: u64,
     pub lowest: Logical,
     pub highest: Logical,
-    /// Blocks on each level, leaves first.
+    /// Blocks per level, leaves first.
     pub nodes: Vec<u64>,
 }
 
@@ -42,7 +42,7 @@ impl TreeStats {
         self.forward_seeks + self.backward_seeks
     }
 
-    /// Returns the distance from the lowest block to the highest.
+    /// Returns the distance between the lowest and the highest block.
     pub fn spread_bytes(&self) -> u64 {
         self.highest.0.saturating_sub(self.lowest.0)
     }
@@ -52,7 +52,7 @@ impl TreeStats {
         if let Some(count) = self.nodes.get_mut(usize::from(node.level())) {
             *count += 1;
         }
-        // A run begins anew below each node: the child is compared with its node or the child before it.
+        // A new run starts below each node: a child is compared with its node or with the previous child.
         let (mut last, mut cluster) = (node.bytenr().0, nodesize);
         for ptr in node.ptrs() {
             let block = ptr.blockptr.get();

@@ -1,10 +1,10 @@
-//! Names as back references in a log have them.
+//! Names as they are in the back references of a log.
 
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{InodeExtrefs, InodeRefs};
 use ubtrfs_format::key::{Key, KeyType};
 
-/// A name that a back reference gives an inode.
+/// A name from a back reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LoggedName {
     pub(super) dir: InodeNr,

@@ -1,9 +1,10 @@
-//! The fsync log: what was synced since the last commit.
+//! The fsync log (tree log): the changes that were synced since the last commit.
 //!
-//! The log of a subvolume is a tree of its own, with copies of the items that were synced. The log root tree names these
-//! trees, and the superblock names the log root tree. A log goes on from the last commit, and ends with the next one.
+//! The log of a subvolume is a separate tree with copies of the synced items. The log root tree names these
+//! trees, and the superblock names the log root tree. A log extends the last commit, and the next commit
+//! drops it.
 //!
-//! Not here: blocks of trees (`ubtrfs_tree`), when a commit is due (`volume`).
+//! Not here: tree blocks (`ubtrfs_tree`), the timing of commits (`volume`).
 
 mod logged_name;
 mod read;

@@ -21,15 +21,15 @@ pub(super) struct SubvolumeLog {
 /// The trees of a log.
 #[derive(Debug)]
 pub(super) struct Log {
-    /// The transaction that the log is of.
+    /// The transaction whose changes the log holds.
     pub(super) transid: Transid,
     root: View,
-    /// By subvolume, ascending.
+    /// In ascending order of subvolumes.
     pub(super) subvolumes: Vec<SubvolumeLog>,
 }
 
 impl Log {
-    /// Reads which subvolumes have a log. None if the superblock names no log.
+    /// Opens the log and lists its subvolumes. Returns None if the superblock names no log.
     pub(super) fn open(roots: &Roots) -> Result<Option<Log>> {
         let superblock = roots.superblock();
         if !superblock.has_log() {

@@ -1,14 +1,16 @@
-//! Syncs side by side: one caller logs for all that wait.
+//! Group sync: one caller writes a log for all that wait.
 //!
-//! Callers that were served together come back together, each a little later than the one before. A log that began at once
-//! would have the first of them alone. So it waits for as many as there were, for a part of the time that a log takes.
-//! Those that came during a log count with those that it served. Else they would be two groups that take turns, and each
-//! caller would wait for two logs.
+//! Callers served by the same log tend to return together, each slightly later than the one before. A log
+//! that began at once would serve only the first of them. So it waits for as many callers as last time, but
+//! only for a fraction of the time that a log takes.
+//!
+//! Callers that arrived during a log are added to those that it served. Otherwise they would form two
+//! alternating groups, and each caller would wait for two logs.
 //!
 //! Invariants
 //! - SYNC-QUEUE-1: one caller logs at a time.
 //! - SYNC-QUEUE-2: a request is served by a log that began after the request was queued, and by no other.
-//! - SYNC-QUEUE-3: requests that a failed log had taken along wait again, and another caller logs for them.
+//! - SYNC-QUEUE-3: the requests of a failed log are queued again, and another caller logs for them.
 //!
 //! Locks: `state` is not held during a log.
 
@@ -19,14 +21,14 @@ use ubtrfs_device::clock;
 
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 
-/// The longest wait for others.
+/// The longest wait for other callers.
 const MAX_WAIT: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(super) struct SyncQueue<R> {
     pub(super) state: Mutex<State<R>>,
     arrived: Condvar,
-    /// A log has ended.
+    /// Notified when a log has ended.
     ended: Condvar,
 }
 
@@ -34,9 +36,9 @@ pub(super) struct SyncQueue<R> {
 pub(super) struct State<R> {
     pub(super) waiting: Vec<Arc<Waiting<R>>>,
     pub(super) is_led: bool,
-    /// How many callers may come.
+    /// The number of callers to wait for.
     pub(super) crowd: usize,
-    /// How long a log takes.
+    /// The average time of a log.
     log_time: Duration,
 }
 
@@ -62,9 +64,10 @@ impl<R> Default for SyncQueue<R> {
 }
 
 impl<R> SyncQueue<R> {
-    /// Returns once a log has served `request`: one of another caller, or `log`, which then gets all requests that wait.
+    /// Returns when a log has served `request`. Either another caller's log does, or this thread calls `log`
+    /// with all waiting requests.
     ///
-    /// Errors: that of `log`.
+    /// Errors: the error of `log`.
     pub(super) fn serve<E>(
         &self,
         request: R,
@@ -97,13 +100,13 @@ impl<R> SyncQueue<R> {
         let done = log(&requests);
         match done {
             Ok(()) => led.serve(clock::now() - begin, all_came),
-            // It is told, and tries no more.
+            // This caller returns the error. The other requests stay in `taken` and are queued again.
             Err(_) => led.taken.retain(|taken| !Arc::ptr_eq(taken, &mine)),
         }
         done
     }
 
-    /// Returns whether as many came as were expected.
+    /// Returns whether the expected number of callers arrived in time.
     fn wait_for_others(&self, state: &mut MutexGuard<'_, State<R>>) -> bool {
         let end = clock::now() + MAX_WAIT.min(state.log_time / 2);
         while state.waiting.len() < state.crowd {
@@ -115,15 +118,15 @@ impl<R> SyncQueue<R> {
     }
 }
 
-/// A log under way, with the requests that it has not served.
+/// A log in progress, with its requests.
 struct Led<'q, R> {
     queue: &'q SyncQueue<R>,
     taken: Vec<Arc<Waiting<R>>>,
 }
 
 impl<R> Led<'_, R> {
-    /// Marks the taken requests as served, and notes the time of the log. `all_came` says that the log did not wait in
-    /// vain.
+    /// Marks the requests as served, and records the log's duration. `all_came` is whether the wait before
+    /// the log was long enough.
     fn serve(&mut self, log_time: Duration, all_came: bool) {
         let mut state = self.queue.state.lock();
         let came_during = match all_came {
@@ -138,7 +141,7 @@ impl<R> Led<'_, R> {
     }
 }
 
-/// After a panic as well.
+/// Also runs after a panic.
 impl<R> Drop for Led<'_, R> {
     fn drop(&mut self) {
         let mut state = self.queue.state.lock();

@@ -1,12 +1,13 @@
-//! Writing the log: what was changed of inodes goes from the mutable set straight into the log of their subvolume.
+//! Writing the log: changes of inodes are copied from the mutable set to the log of their subvolume.
 //!
-//! Callers that sync side by side share one log (`sync_queue`).
+//! Concurrent syncs share one log (`sync_queue`).
 //!
 //! Invariants
-//! - LOG-WRITE-2: a log is taken from one state of the volume, which no operation is changing.
+//! - LOG-WRITE-2: a log is a copy of one state of the volume. No operation edits the subvolume during the
+//!   copy.
 //!
 //! Locks: `TreeLog::logged`, then `LogSession`.
-//! Not here: blocks of the log (`ubtrfs_transaction`), replay.
+//! Not here: the blocks of the log (`ubtrfs_transaction`), replay.
 
 mod edits;
 mod entries;
@@ -31,7 +32,7 @@ use crate::inode::{Inode, Inodes, WritebackErrors, inode_key};
 use edits::keys_of;
 use gather::{Gather, Gathered};
 
-/// How often a log is gathered anew because something had to be read from the devices.
+/// The most attempts to gather a log if blocks have to be read from the devices.
 const MOST_ATTEMPTS: u32 = 4;
 
 /// The fsync log of a volume.
@@ -39,43 +40,43 @@ const MOST_ATTEMPTS: u32 = 4;
 pub(crate) struct TreeLog {
     inodes: Arc<Inodes>,
     files: Arc<Files>,
-    /// Whether anything is logged.
+    /// Whether syncs use the log instead of a commit.
     is_on: bool,
     queue: SyncQueue<Request>,
     logged: Mutex<Logged>,
 }
 
-/// A sync that waits for its turn.
+/// A sync in the queue.
 #[derive(Debug)]
 struct Request {
     inode: Arc<Inode>,
     what: Durable,
 }
 
-/// The inodes that the logs of a transaction have.
+/// The logged inodes of the current transaction.
 #[derive(Debug, Default)]
 struct Logged {
     transid: Transid,
     inodes: HashMap<RootId, LoggedInodes>,
 }
 
-/// Something of inodes, by their numbers.
+/// A map by inode number.
 type ByInode<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
 
 type LoggedInodes = ByInode<LoggedInode>;
 
-/// The state of an inode in a log.
+/// The logged state of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LoggedInode {
     what: Part,
-    /// Indexes of a directory that is logged in full whose entries were changed since.
+    /// For a directory that is logged in full: the indexes of entries that changed since.
     entries: BTreeSet<u64>,
 }
 
-/// The part of an inode that is logged.
+/// The logged part of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
-    /// Its names and attributes, and that it exists.
+    /// Its names and attributes.
     Existence,
     All,
 }
@@ -91,7 +92,7 @@ impl TreeLog {
         }
     }
 
-    /// Makes `what` of an inode durable; `report` takes a write-back error that is to be returned.
+    /// Makes `what` of an inode durable. `report` takes a pending write-back error.
     pub(crate) fn sync(
         &self,
         inode: &Arc<Inode>,
@@ -107,6 +108,7 @@ impl TreeLog {
                 Durable::Data => self.commit_data_of(inode),
             };
         }
+        // fdatasync: a commit that has everything but the times is enough.
         if what == Durable::Data
             && let Ok(changed) = inode.tree.inode_items.changed_in(inode.id)
             && manager.committed() >= changed
@@ -114,7 +116,7 @@ impl TreeLog {
             return Ok(manager.commit_through(changed)?);
         }
         if self.is_committed(inode)? {
-            // Nothing is to be logged, and no commit in progress has anything of it.
+            // There is nothing to log. Wait only for the last commit to be durable.
             return Ok(manager.commit_through(manager.committed())?);
         }
         let request = Request {
@@ -126,13 +128,14 @@ impl TreeLog {
         })
     }
 
-    /// Returns whether no log and no commit in progress has anything of an inode that the last commit has not.
+    /// Returns whether the last commit has all changes of an inode.
     fn is_committed(&self, inode: &Inode) -> Result<bool> {
         let all = keys_of(inode.id.ino.0, KeyType(0)..=KeyType(u8::MAX));
         if !inode.tree.is_committed_in(&all) {
             return Ok(false);
         }
-        // The sets have nothing either of one that has come and gone since, while the log may have it still.
+        // The inode may have been created and deleted since the last commit. The sets have nothing of it
+        // then, but the log may still have it.
         Ok(inode.tree.view.get(&inode_key(inode.id.ino))?.is_some() || !self.has_logged(inode))
     }
 
@@ -142,7 +145,8 @@ impl TreeLog {
         of_tree.is_some_and(|inodes| inodes.contains_key(&inode.id.ino.0))
     }
 
-    /// Commits what was changed of an inode, times apart. Data that was written in place is durable then as well.
+    /// Commits the changes of an inode, unless only times changed. Data written in place becomes durable with
+    /// it.
     fn commit_data_of(&self, inode: &Inode) -> Result<()> {
         let manager = self.inodes.transactions()?;
         let items = &inode.tree.inode_items;
@@ -157,7 +161,7 @@ impl TreeLog {
         }
     }
 
-    /// Logs inodes, or commits.
+    /// Logs the inodes of all requests, or commits if that is not possible.
     fn log(&self, logged: &mut Logged, requests: &[&Request]) -> Result<()> {
         let mut session = self.inodes.transactions()?.log_session()?;
         let transid = session.transid();
@@ -200,7 +204,7 @@ impl TreeLog {
         Ok(session.commit_instead(reason)?)
     }
 
-    /// Puts what was changed of inodes of one subvolume into its log.
+    /// Adds the changes of inodes of one subvolume to its log.
     fn enter(
         &self,
         logged: &mut Logged,
@@ -220,7 +224,8 @@ impl TreeLog {
                 Err(Stop::Failed(error)) if error.is_would_block() => {}
                 done => return done,
             }
-            // Reads what was missing, while operations go on. The outcome counts for nothing.
+            // A needed block is not in memory. Read it while operations are admitted, by gathering with a
+            // discarded result.
             let _ = self.gather(known, session, requests);
         }
         Err(Stop::Unlogged(Unlogged::Cold))
@@ -246,7 +251,7 @@ impl TreeLog {
 
 impl FileSync for TreeLog {
     fn sync_file(&self, inode: &Arc<Inode>) -> Result<()> {
-        // The end of the group makes it durable.
+        // The end of the group will make it durable.
         if self.inodes.transactions()?.gate.is_in_group() {
             return Ok(());
         }
@@ -254,7 +259,7 @@ impl FileSync for TreeLog {
     }
 }
 
-/// Why nothing is logged.
+/// The reason why a sync is not logged.
 #[derive(Debug)]
 enum Stop {
     Unlogged(Unlogged),

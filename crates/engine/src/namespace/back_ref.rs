@@ -1,7 +1,7 @@
 //! Back references: an inode's names, each with the directory and index of its entry.
 //!
-//! Names in one directory share an INODE_REF as long as they fit it; the others go to INODE_EXTREFs, where
-//! the volume has those.
+//! Names in one directory share an INODE_REF as long as they fit; further names go to INODE_EXTREFs, if the
+//! volume has them.
 //!
 //! Locks: the inode's.
 
@@ -53,9 +53,9 @@ impl Draft<'_> {
         self.insert(ref_key(ino, dir), record, Stamps::NONE);
     }
 
-    /// Adds one more name of an inode. `extrefs` says whether the volume has INODE_EXTREFs.
+    /// Adds another name of an inode. `extrefs` is whether the volume has INODE_EXTREFs.
     ///
-    /// Errors: the names in this directory fill their item.
+    /// Errors: the item for names in this directory is full.
     pub(crate) fn add_ref(
         &mut self,
         ino: InodeNr,
@@ -90,7 +90,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Takes a name out and returns the index of its entry.
+    /// Removes a name, and returns the index of its entry.
     pub(crate) fn remove_ref(&mut self, ino: InodeNr, dir: InodeNr, name: &[u8]) -> Result<u64> {
         let key = ref_key(ino, dir);
         if let Some(old) = self.get(&key)?
@@ -114,7 +114,7 @@ impl Draft<'_> {
     }
 }
 
-/// Returns whether an inode's items in `view` have the name.
+/// Returns whether an inode has the name, according to its items in `view`.
 pub(crate) fn has_ref(view: &View, ino: InodeNr, dir: InodeNr, name: &[u8]) -> Result<bool> {
     let item = view.get(&ref_key(ino, dir))?;
     if item.is_some_and(|item| find_ref(&item, name).is_some()) {
@@ -124,7 +124,7 @@ pub(crate) fn has_ref(view: &View, ino: InodeNr, dir: InodeNr, name: &[u8]) -> R
     Ok(item.is_some_and(|item| find_extref(&item, dir, name).is_some()))
 }
 
-/// Returns the index of the entry of `name`, and the place and length of its record.
+/// Returns the index of the entry `name`, and the offset and length of its record.
 fn find_ref(item: &[u8], name: &[u8]) -> Option<(u64, usize, usize)> {
     let mut refs = InodeRefs::new(item);
     loop {

@@ -1,4 +1,4 @@
-//! Making a file, directory, link, device, fifo or socket under a name.
+//! Creating a file, directory, symbolic link, device, fifo or socket.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::inode::{Attr, Draft, Inode, InodeHold, InodeState, inode_item_cached}
 use crate::namespace::Namespace;
 
 impl Namespace {
-    /// Makes an inode of the kind that `new.mode` names, as `name` in `dir`.
+    /// Creates `name` in `dir`. `new.mode` has the file type.
     pub(crate) fn create(&self, dir: FileId, name: &[u8], new: &NewInode<'_>) -> Result<FileId> {
         self.create_and_look(dir, name, new).map(|(id, _)| id)
     }
 
-    /// Makes an inode as `create` does, and returns its attributes, too.
+    /// Creates an inode like `create`, and also returns its attributes.
     pub(crate) fn create_and_look(
         &self,
         dir: FileId,
@@ -36,8 +36,8 @@ impl Namespace {
         Ok((id, attr))
     }
 
-    /// Makes a regular file with its contents. None, with nothing changed, unless all of its data goes into its item as
-    /// it is.
+    /// Creates a regular file with its contents. Returns None, with nothing changed, unless all data fits
+    /// inline without encoding.
     pub(crate) fn create_filled(
         &self,
         dir: FileId,
@@ -61,7 +61,8 @@ impl Namespace {
         Ok(Some(id))
     }
 
-    /// Returns whether small data of a file that is made in `parent` is neither compressed nor overwritten in place.
+    /// Returns whether small data of a file created in `parent` is neither compressed nor overwritten in
+    /// place.
     fn stores_as_is(&self, parent: &Arc<Inode>, state: &mut InodeState) -> Result<bool> {
         let inherited = inherited(&parent.tree, parent.id, state)?;
         let dir_item = inode_item_cached(&parent.tree, parent.id)?;
@@ -73,7 +74,7 @@ impl Namespace {
             && self.inodes.settings.compress().algorithm == Compression::None)
     }
 
-    /// Makes an inode and holds it before its name can be taken away. Returns its attributes, too.
+    /// Creates an inode and holds it before any thread can unlink it. Also returns its attributes.
     pub(crate) fn create_and_hold(
         &self,
         dir: FileId,
@@ -85,7 +86,7 @@ impl Namespace {
         let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         let draft_of_inode = self.draft_new(&parent, &mut state, name, new, &nothing)?;
-        // Held before its name can be taken away.
+        // Take the hold before the name becomes visible and can be unlinked.
         let inode = self.inodes.get(draft_of_inode.id)?;
         let mut held = lock::write(&inode.lock)?;
         let attr = self.enter_new(
@@ -149,7 +150,7 @@ impl Namespace {
         })
     }
 
-    /// Enters the draft of a new inode. `held` is the state of the new inode if it shall be held.
+    /// Enters the draft of a new inode. `held` is its state if the caller holds it.
     fn enter_new(
         &self,
         reservation: Reservation<'_>,
@@ -178,11 +179,11 @@ impl Namespace {
     }
 }
 
-/// An inode that is about to be made.
+/// The draft of a new inode.
 struct NewInodeDraft<'t> {
     id: FileId,
     item: InodeItem,
-    /// That of its entry.
+    /// The index of its entry.
     index: u64,
     draft: Draft<'t>,
 }

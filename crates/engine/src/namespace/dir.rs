@@ -1,7 +1,7 @@
-//! Directories: finding a name, listing in index order, and the parent.
+//! Directories: looking up names, listing by index, and the parent.
 //!
-//! A name is found by its hash (DIR_ITEM) and listed by its index (DIR_INDEX). Indices are never reused within a mount.
-//! A position in a listing therefore stays good while the directory changes.
+//! A name is looked up by its hash (DIR_ITEM) and listed by its index (DIR_INDEX). Indices are not reused
+//! within a mount, so a position in a listing stays valid while the directory changes.
 
 use std::ops::ControlFlow;
 
@@ -15,10 +15,10 @@ use super::entry::{entry_key, find_entry_at, next_index};
 use crate::error::{CorruptItem, Error, Result};
 use crate::namespace::Namespace;
 
-/// One entry of a listing; "." and ".." are not among them.
+/// An entry of a listing, which does not include "." and "..".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Where the entry stands; a listing goes on from `index + 1`.
+    /// The position of the entry. A listing continues at `index + 1`.
     pub index: u64,
     pub name: Vec<u8>,
     pub kind: FileKind,
@@ -26,8 +26,8 @@ pub struct DirEntry {
 }
 
 impl Namespace {
-    /// Looks up the inode that `name` leads to in `dir`. For a subvolume, that is its root directory. Returns None if
-    /// there is no such entry.
+    /// Looks up `name` in `dir`. A subvolume's entry leads to its root directory. Returns None if there is no
+    /// such entry.
     pub(crate) fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
         if dir.is_empty_subvolume_dir() {
             return Ok(None);
@@ -55,7 +55,7 @@ impl Namespace {
         }
     }
 
-    /// Calls `each` with the entries whose index is at least `from`, in index order, until it breaks.
+    /// Calls `each` with the entries from index `from` on, in index order, until it breaks.
     pub(crate) fn readdir(
         &self,
         dir: FileId,
@@ -104,8 +104,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Returns the least index that the next entry of a directory can get. A listing that stops at this index
-    /// terminates, even if entries are added or renamed during the listing.
+    /// Returns a lower bound of the next entry's index. A listing that stops there terminates even if entries
+    /// are added or renamed at the same time.
     pub(crate) fn dir_end(&self, dir: FileId) -> Result<u64> {
         if dir.is_empty_subvolume_dir() {
             return Ok(0);
@@ -115,7 +115,7 @@ impl Namespace {
         next_index(&inode, &state)
     }
 
-    /// Returns the inode that an entry of `dir` leads to. `key` is the entry's, for errors.
+    /// Returns the inode that an entry of `dir` leads to. `key` is the key of the entry, for errors.
     fn entry_target(&self, dir: FileId, name: &[u8], location: Key, key: Key) -> Result<FileId> {
         match location.item_type {
             KeyType::INODE_ITEM => Ok(inode_of(dir.root, location.objectid, key)?),
@@ -128,8 +128,8 @@ impl Namespace {
         }
     }
 
-    /// Returns the root directory of the subvolume that stands in `dir` as `name`, or an empty subvolume directory. The
-    /// entry counts only if the root tree has a reference for this very place.
+    /// Returns the root directory of the subvolume `name` in `dir`, or an empty subvolume directory. The
+    /// entry is valid only if the root tree has a reference for this directory and name.
     pub(super) fn nested_subvolume(
         &self,
         dir: FileId,
@@ -151,13 +151,13 @@ impl Namespace {
         }
     }
 
-    /// Returns the directory that holds `dir`. The top level's root directory holds itself.
+    /// Returns the parent of `dir`. The root directory of the top level is its own parent.
     pub(crate) fn parent(&self, dir: FileId) -> Result<FileId> {
         self.parent_entry(dir).map(|(parent, _)| parent)
     }
 
-    /// Returns the directory that holds `dir`, and the index of `dir`'s entry in it. The index is 0 for directories
-    /// without an entry of their own: the top level's root directory and empty subvolume directories.
+    /// Returns the parent of `dir`, and the index of its entry there. The index is 0 for directories without
+    /// an entry: the root directory of the top level, and empty subvolume directories.
     pub(crate) fn parent_entry(&self, dir: FileId) -> Result<(FileId, u64)> {
         if let Some(parent) = dir.empty_subvolume_dir_parent() {
             return Ok((parent, 0));

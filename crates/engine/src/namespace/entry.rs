@@ -1,8 +1,8 @@
-//! Directory entries: the DIR_ITEM by which a name is found and the DIR_INDEX by which it is listed.
+//! Directory entries: a DIR_ITEM for look-ups by name, and a DIR_INDEX for listings.
 //!
-//! Names with the same hash share one DIR_ITEM, as many as fit a leaf.
+//! Names with the same hash share one DIR_ITEM, as many as fit in a leaf.
 //!
-//! Locks: the directory's, for all that is drafted here.
+//! Locks: the directory's, for all drafts here.
 
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{DirEntries, DirHead, FileKind, FileTime, InodeItem};
@@ -20,11 +20,11 @@ pub(crate) use crate::inode::{
     check_mutable, has_room, may_add, may_remove, must_be_dir, note_entry,
 };
 
-/// The first two are those of "." and "..", which have no items.
+/// Indices 0 and 1 are reserved for "." and "..", which have no items.
 const FIRST_INDEX: u64 = 2;
 const HEAD_BYTES: usize = size_of::<DirHead>();
 
-/// An entry to be made.
+/// An entry to add.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewEntry<'a> {
     pub(crate) name: &'a [u8],
@@ -34,18 +34,18 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) kind: FileKind,
 }
 
-/// The content of a directory entry besides its name.
+/// A directory entry without its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FoundEntry {
     pub(crate) location: Key,
-    /// The byte on disk: a [`FileKind`], if it is sound.
+    /// The raw type byte, which is a [`FileKind`] unless it is corrupt.
     pub(crate) kind: u8,
 }
 
 impl FoundEntry {
-    /// Returns the inode that the entry `name` of `dir` leads to, or None if it leads to a subvolume.
+    /// Returns the inode that the entry `name` of `dir` leads to, or None for a subvolume.
     pub(super) fn inode_in(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
-        // The key is for errors: most calls do without the hash of the name.
+        // Only for errors, so that the name is rarely hashed.
         let key = || entry_key(dir.ino.0, name);
         let ino = self.location.objectid;
         match self.location.item_type {
@@ -71,12 +71,12 @@ pub(super) fn index_key(dir: u64, index: u64) -> Key {
     Key::new(dir, KeyType::DIR_INDEX, index)
 }
 
-/// Looks `name` up in directory `dir` of a tree.
+/// Looks up `name` in directory `dir` of a tree.
 pub(crate) fn find_entry(view: &View, dir: u64, name: &[u8]) -> Result<Option<FoundEntry>> {
     find_entry_at(view, &entry_key(dir, name), name)
 }
 
-/// Looks a name up by the key that its hash gives.
+/// Looks up a name by the key of its hash.
 pub(super) fn find_entry_at(view: &View, key: &Key, name: &[u8]) -> Result<Option<FoundEntry>> {
     let item = view.get(key)?;
     Ok(item.and_then(|item| find_record(&item, name).map(|record| record.entry)))
@@ -125,21 +125,21 @@ fn find_record(item: &[u8], name: &[u8]) -> Option<EntryBytes> {
     }
 }
 
-/// Refuses what no entry may be called.
+/// Checks that a name is valid for an entry.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     Ok(limits::check_name(name)?)
 }
 
 impl Draft<'_> {
-    /// Looks `name` up in a directory.
+    /// Looks up `name` in a directory.
     pub(super) fn find_entry(&mut self, dir: InodeNr, name: &[u8]) -> Result<Option<FoundEntry>> {
         let item = self.get(&entry_key(dir.0, name))?;
         Ok(item.and_then(|item| find_record(&item, name).map(|record| record.entry)))
     }
 
-    /// Makes an entry at an index that has never been used.
+    /// Adds an entry at an unused index.
     ///
-    /// Errors: the name exists, or too many names have its hash.
+    /// Errors: the name exists, or too many names have the same hash.
     pub(crate) fn add_entry(&mut self, dir: InodeNr, entry: NewEntry<'_>) -> Result<()> {
         let mut buf = [0; HEAD_BYTES + MAX_NAME_BYTES];
         let record = encode(&mut buf, &entry);
@@ -166,7 +166,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Makes an entry and notes it with the directory, whose item is returned as it was before.
+    /// Adds an entry and updates the directory's item. Returns the item from before the change.
     pub(crate) fn add_to_dir(
         &mut self,
         dir: FileId,
@@ -181,7 +181,7 @@ impl Draft<'_> {
         Ok(before)
     }
 
-    /// Takes an entry out and notes it with the directory.
+    /// Removes an entry and updates the directory's item.
     pub(crate) fn remove_from_dir(
         &mut self,
         dir: FileId,
@@ -194,7 +194,7 @@ impl Draft<'_> {
         self.remove_from_known(dir, item, (name, index), now)
     }
 
-    /// Takes an entry out and notes it with the directory, whose item was asked before and is `item`.
+    /// Removes an entry and updates `item`, the directory's item, which the caller has checked.
     pub(super) fn remove_from_known(
         &mut self,
         dir: FileId,
@@ -208,7 +208,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Refuses a directory that takes no new entry, or has one of this name. Returns its item.
+    /// Checks that an entry `name` may be added to a directory. Returns the directory's item.
     pub(super) fn may_add_to(&mut self, dir: FileId, name: &[u8]) -> Result<InodeItem> {
         let item = self.inode(dir)?;
         must_be_dir(dir, &item)?;
@@ -219,7 +219,7 @@ impl Draft<'_> {
         Ok(item)
     }
 
-    /// Refuses a directory that keeps its entries. Returns its item.
+    /// Checks that entries may be removed from a directory. Returns the directory's item.
     pub(crate) fn may_remove_from(&mut self, dir: FileId) -> Result<InodeItem> {
         let item = self.inode(dir)?;
         must_be_dir(dir, &item)?;
@@ -227,12 +227,12 @@ impl Draft<'_> {
         Ok(item)
     }
 
-    /// Refuses an inode that keeps its names.
+    /// Checks that an inode's names may change.
     pub(crate) fn check_mutable(&mut self, id: FileId) -> Result<()> {
         check_mutable(id, &self.inode(id)?)
     }
 
-    /// Has an entry lead elsewhere.
+    /// Changes the target of an entry.
     pub(crate) fn redirect_entry(&mut self, dir: u64, name: &[u8], location: Key) -> Result<()> {
         let key = entry_key(dir, name);
         let old = self.get(&key)?.ok_or(Error::NotFound)?;
@@ -246,7 +246,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Takes an entry out. Its index is known from what refers back to it.
+    /// Removes an entry. Its index is known from the back reference.
     pub(crate) fn remove_entry(&mut self, dir: InodeNr, name: &[u8], index: u64) -> Result<()> {
         let key = entry_key(dir.0, name);
         let old = self.get(&key)?.ok_or(Error::NotFound)?;
@@ -282,7 +282,8 @@ fn encode<'b>(buf: &'b mut [u8; HEAD_BYTES + MAX_NAME_BYTES], entry: &NewEntry<'
     &buf[..len]
 }
 
-/// Returns the next index of a directory. It counts as used once `state.next_index` is set beyond it.
+/// Returns the next index of a directory. The caller marks it as used by setting `state.next_index` beyond
+/// it.
 pub(crate) fn next_index(dir: &Inode, state: &InodeState) -> Result<u64> {
     if let Some(index) = state.next_index {
         return Ok(index);
@@ -301,7 +302,7 @@ pub(crate) fn next_index(dir: &Inode, state: &InodeState) -> Result<u64> {
     Ok(FIRST_INDEX)
 }
 
-/// Searches all entries for the index at which `name` is listed. This is for entries without a back reference.
+/// Searches all entries of a directory for the index of `name`. Needed for entries without a back reference.
 pub(crate) fn search_index(view: &View, dir: FileId, name: &[u8]) -> Result<Option<u64>> {
     let mut cursor = view.cursor().sequential();
     let mut more = cursor.seek(&index_key(dir.ino.0, 0))?;

@@ -1,6 +1,6 @@
-//! Properties that a new inode takes over from its directory: the default ACL, the compression, flags, the group.
+//! Inheritance of a new inode from its directory: default ACL, compression, flags, group.
 //!
-//! The directory's attributes are looked up once and kept with its state until one of them is set.
+//! The directory's attributes are read once, and cached in its state until one of them is set.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::namespace::Namespace;
 
 const SETGID: u32 = 0o2000;
 
-/// Returns the attributes that the directory `dir` hands on. `state` is that of `dir`.
+/// Returns the attributes that inodes inherit from `dir`, whose state is `state`.
 pub(super) fn inherited(
     tree: &Tree,
     dir: FileId,
@@ -47,7 +47,8 @@ fn read(tree: &Tree, dir: FileId) -> Result<Inherited> {
 }
 
 impl Namespace {
-    /// Returns the attributes handed on to the root directory of a subvolume made in `dir`. `state` is that of `dir`.
+    /// Returns the attributes that the root directory of a subvolume in `dir` inherits. `state` is the state
+    /// of `dir`.
     pub(crate) fn inherited_by_root(
         &self,
         dir: &Inode,
@@ -62,7 +63,7 @@ impl Namespace {
     }
 }
 
-/// Returns the flags of an inode of `kind` made in a directory with `dir` as flags.
+/// Returns the inherited flags of an inode of `kind` in a directory with the flags `dir`.
 pub(super) fn flags_in(dir: InodeFlags, kind: FileKind) -> InodeFlags {
     let mut flags = InodeFlags::empty();
     if dir.contains(InodeFlags::NOCOMPRESS) {
@@ -79,7 +80,7 @@ pub(super) fn flags_in(dir: InodeFlags, kind: FileKind) -> InodeFlags {
     flags
 }
 
-/// Returns the group and mode of an inode that is made with `gid` and `mode` in `dir`.
+/// Returns the group and mode of an inode created in `dir` with `gid` and `mode`.
 pub(super) fn group_and_mode(dir: &InodeItem, kind: FileKind, gid: u32, mode: u32) -> (u32, u32) {
     if dir.mode.get() & SETGID == 0 {
         return (gid, mode);

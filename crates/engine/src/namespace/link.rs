@@ -1,4 +1,4 @@
-//! Giving an inode one more name, or a file without one its first.
+//! Adding a name to an inode, perhaps the first name of an unnamed file.
 
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::item::{FileKind, FileTime};
@@ -11,12 +11,12 @@ use crate::inode::{Attr, Draft, Locked, check_mutable, inode_item_cached, kind_o
 use crate::namespace::Namespace;
 
 impl Namespace {
-    /// Makes `name` in `dir` another name of `file`.
+    /// Creates the hard link `name` in `dir` to `file`.
     pub(crate) fn link(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<()> {
         self.link_and_look(file, dir, name).map(drop)
     }
 
-    /// Makes another name as `link` does, and returns the attributes of the file.
+    /// Creates a hard link like `link`, and returns the attributes of the file.
     pub(crate) fn link_and_look(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
         let reservation = self.inodes.reserve_metadata(EditEstimate::items(6))?;
@@ -67,7 +67,7 @@ impl Namespace {
         Ok(attr)
     }
 
-    /// Returns whether an inode may have more names in one directory than fit one item.
+    /// Returns whether an inode may have more names in one directory than fit in an INODE_REF.
     pub(super) fn has_extrefs(&self) -> bool {
         self.roots
             .superblock()

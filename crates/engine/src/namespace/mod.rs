@@ -1,6 +1,6 @@
-//! Names: directories and their entries, and the calls that make, move and remove them.
+//! Names: directories, their entries, and the operations that create, move and remove them.
 //!
-//! One file holds one call; `entry`, `back_ref` and `root_ref` hold what they share.
+//! One file per operation. `entry`, `back_ref` and `root_ref` are shared by them.
 
 mod back_ref;
 mod create;

@@ -1,6 +1,6 @@
-//! A new inode: its number, its items, and what it takes over from the directory it is made in.
+//! A new inode: its number, its items, and its inheritance from the directory.
 //!
-//! Not here: its name (`create`), the orphan item of one without a name (`tmpfile`).
+//! Not here: its name (`create`), the orphan item of a file without a name (`tmpfile`).
 
 use std::sync::Arc;
 
@@ -19,26 +19,26 @@ use crate::inode::property::CompressionProperty;
 use crate::inode::{Draft, Inherited, Stamps, XattrMode, property};
 use crate::namespace::Namespace;
 
-/// An inode to be made.
+/// The attributes of an inode to create.
 #[derive(Clone, Copy, Debug)]
 pub struct NewInode<'a> {
     /// Format and permission bits.
     pub mode: u32,
-    /// Permission bits to take away, unless the directory has a default ACL.
+    /// Permission bits to clear, unless the directory has a default ACL.
     pub umask: u32,
     pub uid: u32,
-    /// The directory's group takes its place if the directory is setgid.
+    /// Ignored in a setgid directory, which gives its own group.
     pub gid: u32,
-    /// Number of a device, as on disk: 12 bits of major number above 20 of minor number.
+    /// Device number, as on disk: 12 bits of major number above 20 of minor number.
     pub rdev: u64,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     pub target: &'a [u8],
-    /// All its times; None: now.
+    /// All of its times. None: now.
     pub time: Option<FileTime>,
 }
 
 impl<'a> NewInode<'a> {
-    /// Describes an inode of any kind, by the format bits of `mode`, owned by root.
+    /// Creates attributes of any file type, given by the format bits of `mode`, owned by root.
     pub fn with_mode(mode: u32) -> NewInode<'a> {
         NewInode {
             mode,
@@ -70,12 +70,12 @@ impl<'a> NewInode<'a> {
         FileKind::from_mode(self.mode).ok_or(Error::Invalid("mode"))
     }
 
-    /// Returns the bytes that its items take beside an INODE_ITEM: at most an extent, two ACLs and a property.
+    /// Returns the bytes of its items other than the INODE_ITEM: at most an extent, two ACLs and a property.
     pub(super) fn bytes(&self) -> u64 {
         512 + self.target.len() as u64
     }
 
-    /// Refuses what no inode can be made of. `nodesize` in bytes.
+    /// Checks that an inode can be created with these attributes. `nodesize` is in bytes.
     pub(crate) fn check(&self, nodesize: usize) -> Result<()> {
         if self.mode & !0o177_777 != 0 {
             return Err(Error::Invalid("mode"));
@@ -87,24 +87,24 @@ impl<'a> NewInode<'a> {
     }
 }
 
-/// The data and attributes that a new regular file has from the beginning.
+/// The initial data and times of a new regular file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewContents<'a> {
-    /// All of its data.
+    /// The whole contents.
     pub data: &'a [u8],
-    /// The times of access and of modification; None: as [`NewInode::time`] says.
+    /// Access and modification time. None: [`NewInode::time`].
     pub times: Option<(FileTime, FileTime)>,
 }
 
-/// The directory that an inode is made in.
+/// The directory of a new inode.
 pub(super) struct Parent<'a> {
     pub(super) item: &'a InodeItem,
     pub(super) inherited: &'a Inherited,
 }
 
 impl Draft<'_> {
-    /// Inserts all items of a new inode but those of its name. Returns the INODE_ITEM, which lacks only the
-    /// transaction's number.
+    /// Inserts all items of a new inode except its names. Returns the INODE_ITEM, which still lacks the
+    /// transid.
     pub(super) fn insert_new(
         &mut self,
         ino: InodeNr,
@@ -116,8 +116,8 @@ impl Draft<'_> {
         self.insert_filled(ino, new, &NewContents::default(), nlink, parent, now)
     }
 
-    /// Inserts all items of a new inode but those of its name, with the items of a regular file's contents. Returns the
-    /// INODE_ITEM as `insert_new` does.
+    /// Inserts all items of a new inode except its names, including the contents of a regular file. Returns
+    /// the INODE_ITEM like `insert_new`.
     pub(super) fn insert_filled(
         &mut self,
         ino: InodeNr,
@@ -161,8 +161,9 @@ impl Draft<'_> {
         Ok(item)
     }
 
-    /// Inserts the items of an empty subvolume. As in the kernel, its root directory gets neither an ACL nor the group
-    /// of the directory where it stands. Both the umask and that directory's default ACL take bits of its mode.
+    /// Inserts the items of an empty subvolume. As in the kernel, its root directory inherits neither an ACL
+    /// nor the group from its parent directory. The umask and the default ACL of that directory both limit
+    /// its mode.
     pub(crate) fn insert_root_dir(
         &mut self,
         new: &NewInode<'_>,
@@ -191,7 +192,7 @@ impl Draft<'_> {
         self.insert_new(ino, &root, 1, &nowhere, now).map(drop)
     }
 
-    /// Inserts the ACLs that a new inode gets. Returns its mode.
+    /// Inserts the ACLs of a new inode. Returns its mode.
     fn insert_acls(
         &mut self,
         ino: InodeNr,
@@ -216,7 +217,7 @@ impl Draft<'_> {
         Ok(given.mode)
     }
 
-    /// Inserts the compression property that a new inode takes over. Returns its flags.
+    /// Inserts the inherited compression property. Returns the inode's flags.
     fn insert_property(
         &mut self,
         ino: InodeNr,
@@ -234,7 +235,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Inserts all data of an inode in its item.
+    /// Inserts the whole data of an inode as an inline extent.
     fn insert_data(&mut self, ino: InodeNr, data: &[u8]) {
         let mut head = FileExtentHead::new_zeroed();
         head.ram_bytes = (data.len() as u64).into();
@@ -247,7 +248,7 @@ impl Draft<'_> {
 }
 
 impl Namespace {
-    /// Returns a number that no inode of the tree has, nor ever had since the volume was opened.
+    /// Returns an inode number that the tree has not used since the volume was opened.
     pub(super) fn new_ino(&self, tree: &Arc<Tree>) -> Result<InodeNr> {
         Ok(InodeNr(tree.next_objectid()?))
     }

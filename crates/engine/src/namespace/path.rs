@@ -1,9 +1,11 @@
-//! Paths within a namespace, by the rules of the kernel's path walk.
+//! Path resolution within a namespace, by the rules of the kernel's path walk.
 //!
 //! Invariants
-//! - LOOKUP-1: a path that goes on behind a name, if only by a slash or a ".", fails unless the name is of a directory.
+//! - LOOKUP-1: if anything follows a name in a path, even only a slash or a ".", the name must be a
+//!   directory.
 //! - LOOKUP-2: links of one walk share one budget, so that every walk ends.
-//! - LOOKUP-3: a caller's right to a directory is asked before anything of it is told, also before "." and "..".
+//! - LOOKUP-3: a caller's right to a directory is checked before anything about it is revealed, also before
+//!   "." and "..".
 
 use ubtrfs_format::item::FileKind;
 use ubtrfs_transaction::FileId;
@@ -12,10 +14,10 @@ use super::entry::MAX_NAME_BYTES;
 use crate::error::{Error, Result};
 use crate::namespace::Namespace;
 
-/// Links followed on one path before it counts as a loop; the kernel's limit.
+/// The kernel's limit of links followed in one path.
 const MAX_SYMLINKS: usize = 40;
 
-/// In a walk, what stands for a slash at the end: it asks for a directory, and not to go on in it.
+/// Represents a slash at the end of a path in a walk: the name before it must be a directory.
 const TRAILING_SLASH: &[u8] = b"";
 
 /// The last part of a path.
@@ -26,43 +28,43 @@ pub enum LastName {
     Current,
     /// "..", which names the parent of the directory.
     Parent,
-    /// The path is of the root.
+    /// The path is the root.
     Root,
 }
 
-/// The end of a path: a name in a directory, which something has or not.
+/// The end of a path: a directory and a last name, which need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathEnd {
     pub dir: FileId,
     pub last: LastName,
-    /// The inode of that name; None if there is none, or if `last` is no name.
+    /// The inode of that name. None if it does not exist, or if `last` is not a name.
     pub id: Option<FileId>,
-    /// Whether the path ends with a slash: only a directory may be meant.
+    /// Whether the path ends with a slash, so that only a directory may match.
     pub has_slash: bool,
 }
 
-/// A walk under way.
+/// The state of a path walk.
 struct PathWalk {
     top: FileId,
     at: FileId,
-    /// The names to come, last first.
+    /// The remaining names, last first.
     pending: Vec<Vec<u8>>,
     links: usize,
 }
 
 impl Namespace {
-    /// Resolves `path` from `base`. Links in the middle are followed, one at the end is not. A
-    /// path or link that begins with '/' starts at `base`'s subvolume root.
+    /// Resolves `path` from `base`. A link at the end is not followed. An absolute path or link starts at the
+    /// root of `base`'s subvolume.
     pub(crate) fn resolve(&self, base: FileId, path: &[u8]) -> Result<FileId> {
         self.walk(base, path, false)
     }
 
-    /// Resolves `path` from `base` with a link at the end followed as well.
+    /// Resolves `path` from `base`, and also follows a link at the end.
     pub(crate) fn resolve_following(&self, base: FileId, path: &[u8]) -> Result<FileId> {
         self.walk(base, path, true)
     }
 
-    /// Resolves as [`Namespace::resolve_following`], if `check` lets the walk go on from each directory that it comes to.
+    /// Resolves like [`Namespace::resolve_following`], but calls `check` before it enters each directory.
     pub(crate) fn resolve_following_if<E: From<Error>>(
         &self,
         base: FileId,
@@ -85,9 +87,9 @@ impl Namespace {
         Ok(walk.at)
     }
 
-    /// Resolves all of `path` but its last name, which need not exist. With `follow_last`, links at the end are
-    /// followed to the name that the last of them leads to, as open(2) does to create a file. A path that ends with a
-    /// slash is not followed so.
+    /// Resolves all of `path` but its last name, which need not exist. With `follow_last`, links at the end
+    /// are followed to the last target's name, as in open(2) with O_CREAT. A path that ends with a slash is
+    /// an exception: its links are not followed.
     pub(crate) fn resolve_end(
         &self,
         base: FileId,
@@ -145,7 +147,7 @@ impl Namespace {
         Ok(walk.at)
     }
 
-    /// Begins a walk. With `is_whole`, all of the path is walked, with a slash at its end.
+    /// Starts a walk. With `is_whole`, a slash at the end of the path counts.
     fn begin_walk(&self, base: FileId, path: &[u8], is_whole: bool) -> Result<PathWalk> {
         let top = self.roots.root_dir(base.root)?;
         let mut pending = names(path);
@@ -161,7 +163,7 @@ impl Namespace {
         })
     }
 
-    /// Goes through the next name, if there is one.
+    /// Walks through the next name, if there is one.
     fn advance(&self, walk: &mut PathWalk, follow_last: bool) -> Result<()> {
         let Some(name) = walk.pending.pop() else {
             return Ok(());
@@ -170,7 +172,7 @@ impl Namespace {
         self.step(walk, &name, follow)
     }
 
-    /// Goes through one name, and puts the names of a link that is followed before those to come.
+    /// Walks through one name. If it follows a link, pushes the names of its target.
     fn step(&self, walk: &mut PathWalk, name: &[u8], follow: bool) -> Result<()> {
         match name {
             b"." | TRAILING_SLASH => return self.check_directory(walk.at),
@@ -198,7 +200,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Reads a link that the walk follows, and starts anew at the top if its target does.
+    /// Reads a link that the walk follows. An absolute target restarts the walk at the top.
     fn read_target(&self, walk: &mut PathWalk, link: FileId) -> Result<Vec<u8>> {
         // LOOKUP-2
         walk.links += 1;

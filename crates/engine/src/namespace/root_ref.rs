@@ -1,6 +1,6 @@
-//! The names of subvolumes: ROOT_REF in the order of their parents, ROOT_BACKREF in their own.
+//! The names of subvolumes: ROOT_REFs sorted by parent, and ROOT_BACKREFs sorted by child.
 //!
-//! Locks: that of the directory that holds the subvolume, and `InodeTable::rename_lock`.
+//! Locks: the lock of the directory that contains the subvolume, and `InodeTable::rename_lock`.
 
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{RootRef, RootRefHead};
@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 use crate::error::{CorruptItem, Error, Result};
 use crate::inode::{Draft, Stamps};
 
-/// Where a subvolume stands: in directory `dir` of `parent`, listed at `index`.
+/// The location of a subvolume: in directory `dir` of `parent`, at `index`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RootPlace<'a> {
     pub(crate) parent: RootId,
@@ -41,7 +41,7 @@ impl Draft<'_> {
         self.insert(back, value, Stamps::NONE);
     }
 
-    /// Takes the name out and returns the index of its entry.
+    /// Removes the name, and returns the index of its entry.
     pub(crate) fn remove_root_ref(
         &mut self,
         parent: RootId,

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::namespace::Namespace;
 
 impl Namespace {
-    /// Returns the target of a symbolic link. As on a mount by the kernel, it ends before its first NUL.
+    /// Returns the target of a symbolic link. As in the kernel, it ends before its first NUL.
     pub(crate) fn readlink(&self, id: FileId) -> Result<Vec<u8>> {
         let attr = self.inodes.attr(id)?;
         if attr.kind != FileKind::Symlink {

@@ -1,4 +1,4 @@
-//! Files that are made without a name.
+//! Unnamed files (O_TMPFILE).
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::inode::{Draft, InodeHold, may_write, must_be_dir};
 use crate::namespace::Namespace;
 
 impl Namespace {
-    /// Makes a regular file without a name that takes over from `dir` what one made in it would. It goes with
-    /// the handle, unless `link` gives it a name before; `linkable` says whether it may.
+    /// Creates a regular file without a name, with the same inheritance as a file created in `dir`. It is
+    /// deleted with its last hold, unless `link` names it first. `linkable` is whether that is allowed.
     pub(crate) fn tmpfile(
         &self,
         dir: FileId,
@@ -32,7 +32,7 @@ impl Namespace {
         let mut draft = Draft::new(&parent.tree);
         let dir_item = draft.inode(dir)?;
         must_be_dir(dir, &dir_item)?;
-        // As in the kernel, also in a directory that has no name any more.
+        // As in the kernel, also in a directory that has been deleted.
         may_write(&parent.tree, dir, &dir_item)?;
         let inherited = inherited(&parent.tree, dir, &mut state)?;
         let id = FileId::new(dir.root, self.new_ino(&parent.tree)?);
@@ -43,7 +43,7 @@ impl Namespace {
         draft.insert_new(id.ino, new, 0, &from, FileTime::now())?;
         // ORPHAN-1
         draft.put_orphan(id.ino.0);
-        // Held before there is anything that could be taken for a leftover.
+        // Take the hold before the orphan becomes visible, or it could be evicted.
         let inode = self.inodes.get(id)?;
         let mut held = lock::write(&inode.lock)?;
         let txn = self.inodes.join_to_change(reservation, &parent.tree)?;

@@ -1,7 +1,7 @@
-//! Taking a name away, and the inode with its last one.
+//! Removing a name, and deleting the inode with its last name.
 //!
-//! An inode that is not held goes at once if its items are few. Otherwise it becomes an orphan, and goes
-//! in steps, now or when its last holder lets go.
+//! An inode without a hold and with few items is deleted at once. Otherwise it becomes an orphan, and is
+//! deleted in steps, now or when the last hold is dropped.
 
 use std::sync::Arc;
 
@@ -20,40 +20,40 @@ use crate::inode::{
 };
 use crate::namespace::Namespace;
 
-/// The kind of file that a call removes.
+/// The file type that a call removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RemovedKind {
     Directory,
     Other,
 }
 
-/// The state of an inode after it has lost a name.
+/// The state of an inode after a name was removed.
 #[derive(Debug)]
 pub(super) enum AfterUnlink<'a> {
-    /// Other names.
+    /// It has other names.
     Something,
-    /// An orphan, to be evicted once it is not held.
+    /// It is an orphan, to be evicted when it has no hold.
     Orphan,
-    /// Nothing once these are deleted, and what they refer to is dropped. Its extents are locked until then.
+    /// It is deleted with these items. Its extents stay locked until then.
     Nothing(ItemDeletions, MutexGuard<'a, FileExtentsState>),
 }
 
 /// The outcome of `rmdir`.
 #[derive(Debug)]
 pub(crate) enum Rmdir {
-    /// A directory, which is removed.
+    /// A directory was removed.
     Removed,
-    /// A subvolume, or the entry of one that a snapshot did not copy, in this directory.
+    /// The name leads to a subvolume, or to one that a snapshot did not copy. Its parent is this directory.
     Subvolume(Arc<Inode>),
 }
 
 impl Namespace {
-    /// Takes the name of a file that is no directory away.
+    /// Removes the name of a file that is not a directory.
     pub(crate) fn unlink(&self, dir: FileId, name: &[u8]) -> Result<()> {
         self.remove_entry(dir, name, RemovedKind::Other).map(drop)
     }
 
-    /// Deletes an empty directory, unless the name leads to a subvolume.
+    /// Removes an empty directory. Does nothing if the name leads to a subvolume.
     pub(crate) fn rmdir(&self, dir: FileId, name: &[u8]) -> Result<Rmdir> {
         self.remove_entry(dir, name, RemovedKind::Directory)
     }
@@ -133,7 +133,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Drafts what becomes of an inode that has lost a name; its back reference is out already.
+    /// Drafts the changes to an inode that has lost a name. Its back reference is removed already.
     pub(super) fn drop_link<'a>(
         &self,
         draft: &mut Draft<'_>,
@@ -154,7 +154,7 @@ impl Namespace {
         item.nlink = links.into();
         note_change(item, now);
         let is_held = state.open_count > 0 || links == 0 && self.inodes.is_referenced(inode.id);
-        // The extents of an inode are locked before it is; without waiting any order is right.
+        // The lock order is extents before inode. `try_lock` does not wait, so it may break that order.
         if links == 0
             && !is_held
             && let Some(extents) = inode.extents.try_lock()
@@ -170,7 +170,7 @@ impl Namespace {
             return Ok(AfterUnlink::Something);
         }
         if !is_held && !self.inodes.can_queue_orphan() {
-            // Evicting it may.
+            // The eviction could wait.
             nonblocking::check()?;
         }
         // ORPHAN-1 and ORPHAN-QUEUE-1
@@ -178,7 +178,7 @@ impl Namespace {
         Ok(AfterUnlink::Orphan)
     }
 
-    /// Does with an inode what was drafted; true if it is to be evicted once its lock is free.
+    /// Finishes the removal of a name. Returns whether the inode must be evicted once its lock is released.
     pub(super) fn finish_unlink(
         &self,
         txn: &TransactionHandle<'_>,
@@ -205,7 +205,7 @@ impl Namespace {
     }
 }
 
-/// Refuses a directory that has entries.
+/// Checks that a directory has no entries.
 pub(crate) fn check_empty(view: &View, dir: FileId) -> Result<()> {
     let mut cursor = view.cursor();
     let first = Key::new(dir.ino.0, KeyType::DIR_ITEM, 0);

@@ -1,4 +1,4 @@
-//! POSIX ACLs, asked what they grant to a caller.
+//! POSIX ACLs, evaluated for a caller.
 //!
 //! Source of the layout: acl(5) and the kernel's uapi `posix_acl_xattr.h`: a version, then entries of tag,
 //! permissions and id, all little-endian.
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     bits: Mask,
 }
 
-/// Returns the entries of an ACL. Returns None for a value that is no ACL, or an empty one: the mode counts.
+/// Returns the entries of an ACL. Returns None for an invalid or empty value: then the mode is used.
 pub(super) fn entries(value: &[u8]) -> Option<Vec<Entry>> {
     let (version, rest) = value.split_first_chunk::<4>()?;
     let (entries, []) = rest.as_chunks::<ENTRY_BYTES>() else {
@@ -55,7 +55,8 @@ fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
     Some(Entry { tag, bits })
 }
 
-/// Returns whether an ACL grants all of `mask`, in the order of acl(5): owner, named users, groups, others.
+/// Returns whether an ACL grants all of `mask`, evaluated in the order of acl(5): owner, named users, groups,
+/// others.
 pub(super) fn grants(entries: &[Entry], caller: &Caller, attr: &Attr, mask: Mask) -> bool {
     let bits = |tag: Tag| entries.iter().find(|entry| entry.tag == tag);
     let limit = bits(Tag::Mask).map_or(7, |entry| entry.bits);
@@ -74,7 +75,7 @@ pub(super) fn grants(entries: &[Entry], caller: &Caller, attr: &Attr, mask: Mask
         })
         .peekable();
     if groups.peek().is_some() {
-        // One of the groups must grant all of it.
+        // A single group entry must grant all of `mask`.
         return groups.any(|entry| entry.bits & limit & mask == mask);
     }
     bits(Tag::Other).is_some_and(|entry| entry.bits & mask == mask)

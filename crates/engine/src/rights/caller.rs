@@ -1,4 +1,4 @@
-//! A caller, and what modes and ACLs grant to it.
+//! A caller, and the rights that modes and ACLs grant it.
 
 use ubtrfs_format::item::FileKind;
 use ubtrfs_transaction::FileId;
@@ -14,29 +14,29 @@ const CAP_FOWNER: u32 = 3;
 const CAP_FSETID: u32 = 4;
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// The rights asked for: read 4, write 2, execute or search 1.
+/// Requested rights: read 4, write 2, execute or search 1.
 pub type Mask = u32;
 pub const READ: Mask = 4;
 pub const WRITE: Mask = 2;
 pub const SEARCH: Mask = 1;
 
-/// The umask of a caller of which none is known.
+/// The default umask of a caller.
 const UMASK: u32 = 0o022;
 
-/// A user, as far as rights go.
+/// The credentials of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub uid: u32,
     pub gid: u32,
-    /// The bits that files it makes go without.
+    /// The mode bits that are cleared in files it creates.
     pub umask: u32,
     groups: Vec<u32>,
-    /// A bit for each.
+    /// A bit per capability.
     capabilities: u64,
 }
 
 impl Caller {
-    /// Creates a user without capabilities and without further groups.
+    /// Creates a user without capabilities and supplementary groups.
     pub fn new(uid: u32, gid: u32) -> Caller {
         Caller {
             uid,
@@ -47,19 +47,19 @@ impl Caller {
         }
     }
 
-    /// Sets the mode bits that files it makes go without.
+    /// Sets the mode bits that are cleared in files it creates.
     #[must_use]
     pub fn umask(self, umask: u32) -> Caller {
         Caller { umask, ..self }
     }
 
-    /// Sets the further groups that it is in.
+    /// Sets its supplementary groups.
     #[must_use]
     pub fn groups(self, groups: Vec<u32>) -> Caller {
         Caller { groups, ..self }
     }
 
-    /// Sets its capabilities, a bit for each, by the numbers of capabilities(7).
+    /// Sets its capabilities, as a bit per number of capabilities(7).
     #[must_use]
     pub fn capabilities(self, capabilities: u64) -> Caller {
         Caller {
@@ -68,7 +68,7 @@ impl Caller {
         }
     }
 
-    /// Gives it all rights.
+    /// Grants it all capabilities.
     #[must_use]
     pub fn as_superuser(self) -> Caller {
         self.capabilities(u64::MAX)
@@ -78,17 +78,17 @@ impl Caller {
         self.capabilities >> capability & 1 != 0
     }
 
-    /// Returns whether it may do what concerns the volume as a whole.
+    /// Returns whether it may do operations that concern the whole volume.
     pub fn is_administrator(&self) -> bool {
         self.has(CAP_SYS_ADMIN)
     }
 
-    /// Returns whether it owns the file, or counts as its owner.
+    /// Returns whether it owns the file or has the rights of the owner.
     pub fn owns(&self, attr: &Attr) -> bool {
         self.uid == attr.uid || self.has(CAP_FOWNER)
     }
 
-    /// Returns whether a file of this group stays setgid when it writes to it.
+    /// Returns whether a setgid file with this group keeps the bit when it writes to the file.
     pub fn keeps_setgid(&self, gid: u32) -> bool {
         self.is_in_group(gid) || self.has(CAP_FSETID)
     }
@@ -97,9 +97,9 @@ impl Caller {
         self.gid == gid || self.groups.contains(&gid)
     }
 
-    /// Returns whether it may do all of `mask` to a file, by its mode and ACL, if ACLs count.
+    /// Returns whether the file's mode and ACL (if ACLs are enabled) allow it all of `mask`.
     ///
-    /// Locks: none of an inode, which may be locked.
+    /// Locks: none of an inode, so inodes may be locked by the caller.
     pub fn may(&self, volume: &Volume, file: FileId, mask: Mask) -> Result<bool, Error> {
         let attr = volume.stored_attr(file)?;
         let acl = match volume.counts_acls() && !file.is_empty_subvolume_dir() {
@@ -111,7 +111,7 @@ impl Caller {
             None => self.class_bits(&attr) & mask == mask,
         };
         let is_dir = attr.kind == FileKind::Directory;
-        // A caller that may override everything still executes no file without an execute bit.
+        // Even a privileged caller cannot execute a file without any execute bit.
         let overridden = match is_dir || mask & SEARCH == 0 || attr.mode & 0o111 != 0 {
             true => self.has(CAP_DAC_OVERRIDE),
             false => false,
@@ -121,7 +121,7 @@ impl Caller {
         Ok(granted || overridden || searched)
     }
 
-    /// Returns the rights that the mode grants.
+    /// Returns the rights that the mode grants it.
     pub(super) fn class_bits(&self, attr: &Attr) -> Mask {
         if self.uid == attr.uid {
             attr.mode >> 6 & 7

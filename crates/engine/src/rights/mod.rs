@@ -1,11 +1,11 @@
-//! Rights that the kernel's btrfs asks for to make, delete or change subvolumes.
+//! The rights that the kernel's btrfs requires for creating, deleting or changing subvolumes.
 //!
-//! They follow from modes, ACLs, owners and capabilities. A mount asks for calls that only btrfs has, which the kernel
-//! does not check before. The library asks for callers that a program names.
+//! They depend on modes, ACLs, owners and capabilities. A mount checks them for the ioctls of btrfs, because
+//! the kernel does not check those in advance. The library checks them for callers that a program specifies.
 //!
-//! Locks: none of an inode, so that it may be asked while those that are meant are locked.
+//! Locks: none of an inode, so inodes may be locked during a check.
 //!
-//! Not here: what flags and read-only subvolumes forbid to all callers, and which process a caller is.
+//! Not here: flags and read-only subvolumes, which concern all callers; the identity of a caller's process.
 
 mod acl;
 mod caller;
@@ -22,13 +22,13 @@ use crate::volume::Volume;
 
 const STICKY: u32 = 0o1000;
 
-/// Why something is not done. The words are those of the kernel's errors.
+/// The reason why an operation is refused, in the words of the kernel's errors.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// EACCES: modes or ACLs are in the way.
+    /// EACCES: modes or ACLs do not allow it.
     #[error("Permission denied")]
     Access,
-    /// EPERM: one must own it, or have a capability.
+    /// EPERM: only the owner or a caller with a capability may do it.
     #[error("Operation not permitted")]
     Permission,
     /// EROFS
@@ -38,12 +38,12 @@ pub enum Refused {
     Volume(#[from] Error),
 }
 
-/// A caller and the mount that it asks something of.
+/// A caller and the volume that it operates on.
 #[derive(Clone, Copy, Debug)]
 pub struct Rights<'a> {
     pub caller: &'a Caller,
     pub volume: &'a Volume,
-    /// The mount option: a caller that may remove directories may delete subvolumes.
+    /// The mount option that lets a caller delete subvolumes if it may remove directories.
     pub user_subvol_rm_allowed: bool,
 }
 
@@ -61,7 +61,7 @@ impl Refused {
 
 impl Rights<'_> {
     fn may(&self, file: FileId, mask: Mask) -> Result<(), Refused> {
-        // Told before modes are looked at, and to every caller.
+        // As in the kernel, checked before the mode and for every caller.
         if mask & WRITE != 0 && !file.is_empty_subvolume_dir() {
             let tree = self.volume.subvolume_tree(file.root)?;
             if tree.item().flags().contains(RootItemFlags::RDONLY) {
@@ -74,7 +74,7 @@ impl Rights<'_> {
         }
     }
 
-    /// Allows calls that concern the volume as a whole, or read it as it is on disk.
+    /// Allows operations that concern the whole volume, or read it as it is on disk.
     pub fn administer(&self) -> Result<(), Refused> {
         match self.caller.is_administrator() {
             true => Ok(()),
@@ -82,17 +82,17 @@ impl Rights<'_> {
         }
     }
 
-    /// Allows a new name in a directory.
+    /// Allows adding a name to a directory.
     pub fn add_to(&self, dir: FileId) -> Result<(), Refused> {
         self.may(dir, WRITE | SEARCH)
     }
 
-    /// Allows changes of contents, and of attributes that belong to no user.
+    /// Allows changing contents, and attributes that do not belong to a user.
     pub fn write_to(&self, file: FileId) -> Result<(), Refused> {
         self.may(file, WRITE)
     }
 
-    /// Allows finding a name in a directory.
+    /// Allows looking up a name in a directory.
     pub fn search(&self, dir: FileId) -> Result<(), Refused> {
         self.may(dir, SEARCH)
     }
@@ -106,7 +106,8 @@ impl Rights<'_> {
         self.may(file, READ)
     }
 
-    /// Allows calls of the owner: changes of a subvolume's flags and of the note of its origin, and a snapshot of it.
+    /// Allows operations of the owner: changing a subvolume's flags or its received UUID, and taking a
+    /// snapshot of it.
     pub fn own(&self, file: FileId) -> Result<(), Refused> {
         match self.caller.owns(&self.volume.stored_attr(file)?) {
             true => Ok(()),
@@ -114,7 +115,7 @@ impl Rights<'_> {
         }
     }
 
-    /// Allows deleting any subvolume at all.
+    /// Allows deleting subvolumes in general.
     pub fn delete_subvolumes(&self) -> Result<(), Refused> {
         match self.caller.is_administrator() || self.user_subvol_rm_allowed {
             true => Ok(()),
@@ -122,7 +123,7 @@ impl Rights<'_> {
         }
     }
 
-    /// Allows deleting the subvolume with this root directory, which stands in `dir`.
+    /// Allows deleting the subvolume with this root directory, whose parent is `dir`.
     pub fn delete_subvolume(&self, dir: FileId, subvolume: FileId) -> Result<(), Refused> {
         self.delete_subvolumes()?;
         if !self.caller.is_administrator() {
@@ -137,7 +138,7 @@ impl Rights<'_> {
         }
     }
 
-    /// Allows searching every directory that a path without symbolic links leads through. The last name need not exist.
+    /// Allows searching every directory of a path without symbolic links. The last name need not exist.
     pub fn reach(&self, root: FileId, path: &[u8]) -> Result<(), Refused> {
         let mut names = path
             .split(|&byte| byte == b'/')
@@ -160,11 +161,11 @@ impl Rights<'_> {
         Ok(())
     }
 
-    /// Allows searching every directory between `dir` and `top`, which must be above it. This is [`Rights::reach`] of a
-    /// directory whose path is not known.
+    /// Allows searching every directory between `dir` and its ancestor `top`. Used in place of
+    /// [`Rights::reach`] for a directory whose path is unknown.
     pub fn reach_up(&self, dir: FileId, top: FileId) -> Result<(), Refused> {
         let mut at = dir;
-        // A damaged volume may have directories in a loop.
+        // A damaged volume may have a loop of directories.
         let mut seen = HashSet::new();
         while at != top {
             let parent = self.volume.parent(at)?;

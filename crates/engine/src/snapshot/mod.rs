@@ -1,6 +1,6 @@
-//! Read-only subvolumes that stay as they are while they are read as a whole, and comparing two of them.
+//! Read-only subvolumes that do not change while they are read as a whole, and the comparison of two of them.
 //!
-//! Not here: what differences mean (`ubtrfs-stream`), walking two trees (`ubtrfs-tree`).
+//! Not here: the meaning of differences (`ubtrfs-stream`), the parallel walk of two trees (`ubtrfs-tree`).
 
 #[cfg(test)]
 mod tests;
@@ -18,9 +18,10 @@ use ubtrfs_tree::{Comparison, View};
 use crate::error::{Error, Result};
 use crate::volume::{OpenFile, Volume};
 
-/// A hold on a read-only subvolume, as of when it was taken.
+/// A hold on a read-only subvolume in its current state.
 ///
-/// The subvolume may be deleted meanwhile: its blocks stay until the hold is dropped. It cannot be made writable.
+/// The subvolume may be deleted while it is held, but its blocks stay until the hold is dropped. It cannot be
+/// made writable.
 #[derive(Debug)]
 pub struct Snapshot {
     volume: Arc<Volume>,
@@ -28,14 +29,14 @@ pub struct Snapshot {
     view: View,
     item: RootItem,
     _kept: KeptReadOnly,
-    /// Keeps the blocks of a subvolume that is deleted.
+    /// Keeps the blocks if the subvolume is deleted.
     root_dir: OpenFile,
 }
 
 impl Snapshot {
-    /// Holds a subvolume. Commits first, so that the tree on disk has all that was done to it.
+    /// Holds a subvolume. Commits first, so that the tree on disk has all changes.
     ///
-    /// Errors: a subvolume that is not read-only; those of [`Volume::sync`].
+    /// Errors: a subvolume that is not read-only; the errors of [`Volume::sync`].
     pub fn open(volume: &Arc<Volume>, id: RootId) -> Result<Snapshot> {
         let tree = volume.subvolume_tree(id)?;
         let kept = tree.keep_read_only().ok_or(Error::WritableSubvolume(id))?;
@@ -64,7 +65,7 @@ impl Snapshot {
         &self.volume
     }
 
-    /// Returns the root item of the time when it was opened.
+    /// Returns the root item as of `open`.
     pub fn item(&self) -> &RootItem {
         &self.item
     }
@@ -78,16 +79,18 @@ impl Snapshot {
         self.root_dir.id()
     }
 
-    /// Compares it with an older state, or with nothing: then every item of it is new.
+    /// Compares it with an older snapshot, or with an empty one: then every item is new.
     ///
-    /// Costs what differs, not what there is: subtrees that both share are skipped. Both must be of one volume.
+    /// The cost depends on the differences, as subtrees that both share are skipped. Both must be of the same
+    /// volume.
     pub fn compare_with(&self, old: Option<&Snapshot>) -> Comparison {
         Comparison::new(old.map(Snapshot::view), &self.view)
     }
 
-    /// Reads the `disk_bytes` of an extent as they are on disk, verified: those of a file from `offset` on.
+    /// Reads and verifies the `disk_bytes` stored bytes of an extent, which holds a file's data from `offset`
+    /// on.
     ///
-    /// Errors: no chunk holds them, or they are more than a compressed extent has; unreadable data.
+    /// Errors: no chunk contains them; they are longer than a compressed extent; unreadable data.
     pub fn read_stored(
         &self,
         ino: InodeNr,
@@ -106,14 +109,14 @@ impl Snapshot {
         Ok(bytes)
     }
 
-    /// Returns how many references an extent of it has: items of files, where leaves that snapshots share count once.
+    /// Returns the number of references to an extent. Leaves shared by snapshots count once.
     pub fn extent_refs(&self, extent: Logical) -> Result<u64> {
         Ok(self.volume.roots.data_extent_refs(extent)?)
     }
 
-    /// Calls `each` with the beginning of every item of a file that refers to an extent, until it breaks.
+    /// Calls `each` with the start of every file range that refers to an extent, until it breaks.
     ///
-    /// `roots` may be used for further extents, which is faster.
+    /// Passing the same `roots` for further extents is faster.
     pub fn extent_users(
         &self,
         extent: Logical,
@@ -123,9 +126,9 @@ impl Snapshot {
         Ok(self.volume.roots.extent_users(extent, None, roots, each)?)
     }
 
-    /// Checks whether all that was read through it belongs together.
+    /// Checks that the subvolume did not change while it was read.
     ///
-    /// Errors: it has been changed, which the hold should have prevented.
+    /// Errors: it changed, which the hold should have prevented.
     pub fn check_unchanged(&self) -> Result<()> {
         let still = self.tree.is_read_only() && self.tree.view.committed() == self.view.committed();
         match still {

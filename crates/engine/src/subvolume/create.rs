@@ -1,8 +1,8 @@
-//! Making subvolumes and snapshots.
+//! Creating subvolumes and snapshots.
 //!
-//! The commit makes them (`transaction::pending_subvolumes`); their items are drafted here. Until the commit is done
-//! the directory stays locked, and neither the subvolume that holds it nor the source of a snapshot is deleted
-//! (`Tree::snapshot_lock`). Other operations wait only behind such a deletion.
+//! Their items are drafted here, and the commit creates them (`transaction::pending_subvolumes`). Until the
+//! commit is done, the directory stays locked. `Tree::snapshot_lock` prevents that the parent subvolume or
+//! the source of a snapshot is deleted. Other operations wait only behind such a deletion.
 
 use std::sync::Arc;
 
@@ -23,16 +23,16 @@ use crate::error::{Error, Result};
 use crate::inode::Draft;
 use crate::namespace::{NewEntry, NewInode, RootPlace, check_name, next_index};
 
-/// The subvolume or snapshot that the commit shall make.
+/// The subvolume or snapshot that the commit will create.
 enum NewTree<'a> {
     New(&'a NewInode<'a>),
     Snapshot { of: Arc<Tree>, read_only: bool },
 }
 
 impl Subvolumes {
-    /// Makes an empty subvolume as `name` in `dir`, and commits. `root` describes its root directory. The default ACL
-    /// of `dir` takes bits of its mode. The root directory takes over the compression of the subvolume that holds
-    /// `dir`.
+    /// Creates an empty subvolume `name` in `dir`, and commits. `root` describes its root directory, whose
+    /// mode is limited by the default ACL of `dir`. It inherits the compression of the subvolume that
+    /// contains `dir`.
     pub(crate) fn create_subvolume(
         &self,
         dir: FileId,
@@ -47,7 +47,8 @@ impl Subvolumes {
         self.make_subvolume(dir, name, &NewTree::New(root), reservation)
     }
 
-    /// Makes a snapshot of `source` as `name` in `dir`, and commits. It shows what was written before the call.
+    /// Creates a snapshot of `source` as `name` in `dir`, and commits. It contains all data written before
+    /// the call.
     pub(crate) fn snapshot(
         &self,
         source: RootId,
@@ -58,18 +59,18 @@ impl Subvolumes {
         self.inodes.transactions()?;
         nonblocking::check()?;
         let of = self.roots.subvolume_tree(source)?;
-        // A thread that reclaims space writes back, which may wait for the lock below. So all is reserved before.
+        // Reserve before taking the lock: reclaiming space writes back files, which may wait for that lock.
         self.inodes.inode_in_use(dir)?;
         let reservation = self.reserve_subvolume()?;
-        // Data that is written from here on goes elsewhere, and not to where the snapshot looks.
+        // Exclude nocow writes (NOCOW-3): later data must not overwrite extents that the snapshot shares.
         let source = Arc::clone(&of);
         let _nocow = source.nocow_lock.write();
         self.files.write_back_all()?;
         self.inodes.write_times()?;
         let id =
             self.make_subvolume(dir, name, &NewTree::Snapshot { of, read_only }, reservation)?;
-        // A file that the source keeps without a name is of no use to the snapshot, which stands whatever becomes of
-        // that.
+        // Unnamed files that the source still holds are of no use in the snapshot. A failure does not undo
+        // the snapshot.
         let tree = self.roots.subvolume_tree(id);
         let tree = tree.map_err(Error::from);
         if let Err(error) = tree.and_then(|tree| self.inodes.finish_orphans_once(&tree)) {
@@ -78,7 +79,7 @@ impl Subvolumes {
         Ok(id)
     }
 
-    /// Reserves for a new subvolume.
+    /// Reserves metadata for a new subvolume.
     fn reserve_subvolume(&self) -> Result<Reservation<'_>> {
         nonblocking::check()?;
         self.inodes.transactions()?.check_may_commit()?;
@@ -158,8 +159,9 @@ impl Subvolumes {
         };
         txn.queue_subvolume(pending);
         drop(txn);
-        // Another thread could draft the same items before they can be seen, so the lock is kept for them. One item
-        // names all subvolumes that were received from one source. A UUID tree may have to be made.
+        // Keep the lock during the commit. Otherwise another thread could draft the same UUID items before
+        // they are visible. The item of a received UUID may list several subvolumes, and the UUID tree may
+        // have to be created.
         if received.is_none() && uuid_tree.is_some() {
             still = None;
         }
@@ -171,7 +173,8 @@ impl Subvolumes {
 }
 
 impl NewTree<'_> {
-    /// Returns the location in the directory entry, by which the kernel tells subvolumes and snapshots apart.
+    /// Returns the location in the directory entry, whose offset distinguishes snapshots from subvolumes in
+    /// the kernel.
     fn location(&self, id: RootId) -> Key {
         let offset = match self {
             NewTree::New(_) => 0,
@@ -187,8 +190,8 @@ impl NewTree<'_> {
         }
     }
 
-    /// Returns the received UUID of the new subvolume. A read-only snapshot of a received subvolume is as good as the
-    /// received one.
+    /// Returns the received UUID of the new subvolume. A read-only snapshot of a received subvolume inherits
+    /// it, as both have the same contents.
     fn received_uuid(&self) -> Option<Uuid> {
         match self {
             NewTree::Snapshot {

@@ -1,4 +1,4 @@
-//! Deleting subvolumes: the name goes, the tree is left to the cleaner of the commits.
+//! Deleting subvolumes: the name is removed, and the cleaner of later commits frees the tree.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::inode::{Draft, Inode, Locked};
 use crate::namespace::{Rmdir, check_empty, check_name, find_entry, search_index};
 
 impl Subvolumes {
-    /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it. Later commits free its blocks.
-    /// Files of it that are held stay usable, and keep all of it until they are released.
+    /// Deletes the subvolume `name` in `dir` with all its files. Later commits free its blocks. Files that
+    /// are held stay usable, and keep the whole subvolume until they are released.
     pub(crate) fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
         self.delete_subvolume_if(dir, name, |_| Ok(())).map(drop)
     }
 
-    /// Deletes a subvolume unless `check` refuses the root directory that the name leads to. Returns that directory.
-    /// Nothing moves and no attribute changes in between: both directories are locked. So `check` may only call
-    /// functions that lock no inode (`Inodes::stored_attr`, not `Inodes::attr`).
+    /// Deletes a subvolume unless `check` refuses its root directory, which is returned. Both directories are
+    /// locked during the check, so nothing moves and no attribute changes. `check` must not lock an inode
+    /// (`Inodes::stored_attr`, not `Inodes::attr`).
     pub(crate) fn delete_subvolume_if<E: From<Error>>(
         &self,
         dir: FileId,
@@ -33,8 +33,8 @@ impl Subvolumes {
         self.delete_locked(dir, name, false, check)
     }
 
-    /// Deletes a subvolume where it stands, unless `check` refuses the directory that holds it or its own. Both are
-    /// locked then, as for `delete_subvolume_if`. Returns the subvolume's place.
+    /// Deletes a subvolume by its id, unless `check` refuses its parent directory or its root directory. Both
+    /// are locked, as for `delete_subvolume_if`. Returns the subvolume's former place.
     pub(crate) fn delete_subvolume_by_id<E: From<Error>>(
         &self,
         id: RootId,
@@ -66,8 +66,8 @@ impl Subvolumes {
         }
     }
 
-    /// Deletes an empty directory. An empty subvolume is deleted as a whole, and so is the entry of a nested
-    /// subvolume that a snapshot did not copy.
+    /// Deletes an empty directory or an empty subvolume. Also removes the entry of a nested subvolume that a
+    /// snapshot did not copy.
     pub(crate) fn rmdir(&self, dir: FileId, name: &[u8]) -> Result<()> {
         match self.namespace.rmdir(dir, name)? {
             Rmdir::Removed => Ok(()),
@@ -75,8 +75,8 @@ impl Subvolumes {
         }
     }
 
-    /// Takes away the entry of a subvolume, as `rmdir` does: an empty one is deleted, and an entry that leads
-    /// nowhere goes.
+    /// Removes the entry of a subvolume for `rmdir`: deletes an empty subvolume, and removes an entry that
+    /// leads nowhere.
     fn rmdir_subvolume(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
         match self
             .namespace
@@ -107,7 +107,7 @@ impl Subvolumes {
         let parent = self.inodes.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
         let still = self.inodes.rename_lock().lock();
-        // It stays there: a thread that moves subvolumes waits.
+        // It cannot move now: moving a subvolume takes `rename_lock`.
         let root = self.inodes.get(self.subvolume_entry(dir, name)?)?;
         let _pending = root.tree.snapshot_lock.write();
         let locked = Locked::all([&parent, &root])?;
@@ -116,7 +116,7 @@ impl Subvolumes {
         check(root.id)?;
         Draft::new(&parent.tree).may_remove_from(dir)?;
         Draft::new(tree).check_mutable(root.id)?;
-        // As in the kernel: `rmdir` says first that there is something in it.
+        // As in the kernel, a directory that is not empty is the first error of `rmdir`.
         if must_be_empty {
             check_empty(&tree.view, root.id)?;
         }
@@ -133,7 +133,7 @@ impl Subvolumes {
             uuids.remove_uuid(UuidKind::Received, &item.received_uuid, id)?;
         }
         let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
-        // Until it is known which caches have some of it.
+        // Hold the tree until outside references to its inodes are known.
         tree.acquire().map_err(Error::from)?;
         for draft in [Some(draft), Some(root_draft), uuids].into_iter().flatten() {
             draft.enter(&txn);
@@ -173,7 +173,7 @@ impl Subvolumes {
         Ok(())
     }
 
-    /// Returns the root directory of the subvolume that stands in `dir` as `name`.
+    /// Returns the root directory of the subvolume `name` in `dir`.
     fn subvolume_entry(&self, dir: FileId, name: &[u8]) -> Result<FileId> {
         let tree = self.roots.subvolume_tree(dir.root)?;
         let entry = find_entry(&tree.view, dir.ino.0, name)?.ok_or(Error::NotFound)?;
@@ -204,7 +204,7 @@ impl Subvolumes {
         Ok(())
     }
 
-    /// Returns the subvolumes whose blocks are still to be freed.
+    /// Returns the deleted subvolumes whose blocks have not been freed yet.
     pub(crate) fn deleted_subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         let mut all = self.subvolumes()?;
         all.retain(|subvolume| subvolume.item.refs.get() == 0);

@@ -1,4 +1,4 @@
-//! Subvolumes and snapshots: which there are and where they stand; making and deleting them.
+//! Subvolumes and snapshots: listing, creating and deleting them.
 
 mod create;
 mod delete;
@@ -20,17 +20,17 @@ use crate::namespace::{Namespace, find_entry};
 
 pub use properties::ReceivedFrom;
 
-/// Nesting beyond this can only be a loop.
+/// Deeper nesting than this can only be a loop.
 const MAX_NESTING: usize = 4096;
 
-/// A subvolume as the root tree describes it.
+/// A subvolume as described in the root tree.
 #[derive(Clone, Debug)]
 pub struct SubvolumeInfo {
     pub id: RootId,
     pub item: RootItem,
-    /// The transaction that made it, if it was made as a snapshot.
+    /// The transaction that created it, if it is a snapshot.
     pub snapshot_transid: Option<Transid>,
-    /// None for the top level, and for a subvolume that is being deleted.
+    /// None for the top level and for a deleted subvolume.
     pub place: Option<SubvolumePlace>,
 }
 
@@ -53,7 +53,7 @@ impl Subvolumes {
         }
     }
 
-    /// Returns the subvolume that is mounted if none is named.
+    /// Returns the default subvolume, which is mounted if none is named.
     pub(crate) fn default_subvolume(&self) -> Result<RootId> {
         self.roots.check_process()?;
         let dir = match self.roots.superblock().root_dir_objectid.get() {
@@ -64,7 +64,7 @@ impl Subvolumes {
         Ok(found.map_or(RootId::FS_TREE, |entry| RootId(entry.location.objectid)))
     }
 
-    /// Returns all subvolumes by ascending id, the top level first, those being deleted included.
+    /// Returns all subvolumes by ascending id, including deleted ones. The top level is first.
     pub(crate) fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         self.roots.check_process()?;
         let mut found = Vec::new();
@@ -87,7 +87,7 @@ impl Subvolumes {
         Ok(found)
     }
 
-    /// Returns one of the subvolumes that [`Subvolumes::subvolumes`] lists; None if there is none of this id.
+    /// Returns the subvolume with this id, or None if [`Subvolumes::subvolumes`] would not list it.
     pub(crate) fn subvolume_info(&self, id: RootId) -> Result<Option<SubvolumeInfo>> {
         self.roots.check_process()?;
         let root_tree = self.roots.root_tree();
@@ -103,10 +103,10 @@ impl Subvolumes {
             .transpose()
     }
 
-    /// Returns what the root item of a subvolume tells.
+    /// Returns the information of a root item.
     fn info_of(&self, key: Key, bytes: &[u8]) -> Result<SubvolumeInfo> {
         let id = RootId(key.objectid);
-        // An uncommitted change is in memory only.
+        // The root item of a loaded tree may have uncommitted changes.
         let item = match self.roots.known_tree(id) {
             Some(tree) => Some(tree.item()),
             None => RootItem::decode(bytes),
@@ -124,8 +124,8 @@ impl Subvolumes {
         })
     }
 
-    /// Returns the path of a subvolume from the top level's root, without a leading slash. It is empty for the top
-    /// level itself.
+    /// Returns the path of a subvolume from the top level's root, without a leading slash. The path of the
+    /// top level is empty.
     pub(crate) fn subvolume_path(&self, id: RootId) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut at = id;
@@ -150,7 +150,7 @@ impl Subvolumes {
         Ok(names.join(&b'/'))
     }
 
-    /// Returns the one name that a directory has, and the directory in which it stands.
+    /// Returns the parent and the name of a directory.
     pub(crate) fn directory_name(&self, dir: FileId) -> Result<(FileId, Vec<u8>)> {
         let parent = self.namespace.parent(dir)?;
         let tree = self.roots.subvolume_tree(dir.root)?;

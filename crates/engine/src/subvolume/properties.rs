@@ -1,4 +1,4 @@
-//! Properties of a subvolume as a whole, and of the volume: read-only, received from, default, label.
+//! Properties of a subvolume (read-only, received UUID) and of the volume (default subvolume, label).
 
 use ubtrfs_device::{ErrorCounts, nonblocking};
 use ubtrfs_format::features::Incompat;
@@ -17,21 +17,21 @@ use crate::inode::Draft;
 #[cfg(test)]
 mod tests;
 
-/// The source that a subvolume was received from.
+/// The origin of a received subvolume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedFrom {
-    /// The UUID of the subvolume that was sent.
+    /// UUID of the sent subvolume.
     pub uuid: Uuid,
-    /// The transaction in which it was changed last, and when.
+    /// The last transaction that changed the sent subvolume, and its time.
     pub transid: Transid,
     pub time: FileTime,
 }
 
 impl Subvolumes {
-    /// Makes a subvolume read-only, or writable again. Data that was written to it before is written back. As in the
-    /// kernel, one that was received and becomes writable goes on to say so.
+    /// Makes a subvolume read-only or writable. Its buffered data is written back first. As in the kernel, a
+    /// received subvolume keeps its received UUID when it becomes writable.
     ///
-    /// Errors: it is to be writable, and is held as a snapshot.
+    /// Errors: it would become writable while it is held as a snapshot.
     pub(crate) fn set_read_only(&self, id: RootId, read_only: bool) -> Result<()> {
         if read_only {
             nonblocking::check()?;
@@ -60,8 +60,8 @@ impl Subvolumes {
         Ok(())
     }
 
-    /// Notes what a subvolume was received from. Returns the transaction and time of that, as noted with it. Commits if
-    /// the volume had no UUID tree.
+    /// Sets the origin of a received subvolume. Returns the transaction and time of the change, which are
+    /// stored with it. Commits if the volume has no UUID tree.
     pub(crate) fn set_received(
         &self,
         id: RootId,
@@ -70,7 +70,7 @@ impl Subvolumes {
         self.note_received(id, from, Tree::check_writable)
     }
 
-    /// Forgets what a subvolume was received from, also if it is read-only.
+    /// Clears the origin of a received subvolume, even if it is read-only.
     pub(crate) fn forget_received(&self, id: RootId) -> Result<()> {
         let nothing = ReceivedFrom {
             uuid: Uuid::NIL,
@@ -95,7 +95,7 @@ impl Subvolumes {
         let mut uuids = match &uuid_tree {
             Some(tree) => Draft::new(tree),
             None => {
-                // Made by a commit, for which this waits.
+                // A commit creates the UUID tree, so this waits for one.
                 nonblocking::check()?;
                 self.inodes.transactions()?.check_may_commit()?;
                 Draft::for_new_tree(self.roots.root_tree_object())
@@ -130,7 +130,7 @@ impl Subvolumes {
         Ok((transid, now))
     }
 
-    /// Has `id` be mounted if no subvolume is named.
+    /// Sets the default subvolume, which is mounted if none is named.
     pub(crate) fn set_default(&self, id: RootId) -> Result<()> {
         let reservation = self.inodes.reserve_metadata(EditEstimate::items(1))?;
         let tree = self.roots.subvolume_tree(id)?;
@@ -148,7 +148,7 @@ impl Subvolumes {
         Ok(())
     }
 
-    /// Sets the error counts of a device to 0, for good with the next commit. Returns the counts as they were; None if
+    /// Resets the error counts of a device, durably with the next commit. Returns the old counts, or None if
     /// there is no such device.
     pub(crate) fn reset_device_errors(&self, devid: DevId) -> Result<Option<ErrorCounts>> {
         let pool = self.roots.pool();
@@ -161,7 +161,7 @@ impl Subvolumes {
         Ok(pool.reset_error_counts(devid))
     }
 
-    /// Gives the volume another label, without a NUL and of at most 255 bytes.
+    /// Sets the label of the volume: at most 255 bytes without a NUL.
     pub(crate) fn set_label(&self, label: &[u8]) -> Result<()> {
         if label.len() >= LABEL_SIZE || label.contains(&0) {
             return Err(Error::Invalid("label"));

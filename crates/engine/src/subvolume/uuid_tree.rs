@@ -1,4 +1,4 @@
-//! Which subvolumes have a UUID, their own or that of the one they were received from.
+//! The UUID tree: subvolumes by their own or received UUID.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::Subvolumes;
 use crate::error::{Error, Result};
 use crate::inode::{Draft, has_room};
 
-/// The kind of a subvolume's UUID: its own, or that of the subvolume it was received from.
+/// The kind of UUID: the subvolume's own, or the UUID of the subvolume it was received from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UuidKind {
     Own,
@@ -42,9 +42,9 @@ impl Subvolumes {
 
 /// Items of the UUID tree.
 impl Draft<'_> {
-    /// Adds a subvolume to the item of its UUID.
+    /// Adds a subvolume to the item of a UUID.
     ///
-    /// Errors: the item has no room for one more ([`Error::UuidItemFull`]).
+    /// Errors: the item is full ([`Error::UuidItemFull`]).
     pub(super) fn add_uuid(&mut self, kind: UuidKind, uuid: &Uuid, id: RootId) -> Result<()> {
         let key = uuid_key(kind, uuid);
         let old = self.get(&key)?;
@@ -59,8 +59,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Adds a snapshot to the item of the UUID that its source was received from. A full item stays as it is: the
-    /// snapshot is made all the same, as by the kernel.
+    /// Adds a snapshot to the item of its source's received UUID. As in the kernel, a full item is not an
+    /// error.
     pub(super) fn add_received_of_source(&mut self, uuid: &Uuid, id: RootId) -> Result<()> {
         match self.add_uuid(UuidKind::Received, uuid, id) {
             Err(Error::UuidItemFull) => {

@@ -1,10 +1,10 @@
-//! When commits happen: on request, at intervals, and when the delta grows large.
+//! The timing of commits: on request, at intervals, and when the delta grows large.
 //!
-//! One thread commits, another does the work that may wait for files. Operations that wait for room in the delta
-//! therefore never wait for data on its way to a slow device.
+//! One thread commits. Another does work that may wait for files. Operations that wait for room in the delta
+//! therefore never wait for data in flight to a slow device.
 //!
-//! A sync that finds a commit on its way waits for it and then makes its own; all that come meanwhile
-//! share that one.
+//! A sync during a commit waits for that commit and then makes its own, which all syncs share that arrived in
+//! between.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use crate::error::{Error, Result};
 const QUIESCE_TRIES: usize = 8;
 
 impl Volume {
-    /// Writes all buffered data and commits all that was done before the call. Returns when it is durable.
+    /// Writes all buffered data and commits all changes made before the call. Returns when they are durable.
     ///
-    /// Errors: read-only volume; a transaction that aborted, now or earlier; data of some file that is lost:
-    /// all the rest is durable then.
+    /// Errors: read-only volume; an aborted transaction; lost data of some file. In the last case everything
+    /// else is durable.
     pub fn sync(&self) -> Result<()> {
         self.roots.check_process()?;
         nonblocking::check()?;
@@ -34,15 +34,15 @@ impl Volume {
         written
     }
 
-    /// Syncs as [`Volume::sync`] does, and leaves the volume alone from then on. Nothing is discarded but on request.
+    /// Syncs like [`Volume::sync`], and then stops all background work except requested discards.
     ///
-    /// Deleted subvolumes and inodes without a name stay as they are until an operation changes something, or until the
-    /// next opening.
+    /// Deleted subvolumes and unnamed inodes stay until an operation changes something, or until the next
+    /// mount.
     ///
     /// Errors: as `sync`.
     pub fn quiesce(&self) -> Result<()> {
         let manager = self.inodes.transactions()?;
-        // An operation that was under way when it began to rest ends the rest.
+        // An operation that was in progress ends the quiesced state, so try again.
         for _ in 0..QUIESCE_TRIES {
             manager.set_quiesced(true);
             self.sync()?;
@@ -54,20 +54,20 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns whether it was told to rest, and nothing has been changed since.
+    /// Returns whether the volume is quiesced and nothing has changed since.
     pub fn is_quiesced(&self) -> bool {
         self.inodes
             .transactions()
             .is_ok_and(|manager| manager.is_quiesced())
     }
 
-    /// Commits until no deleted subvolume is left to free.
+    /// Commits until all deleted subvolumes are freed.
     ///
     /// Errors: as `sync`.
     pub fn free_deleted_subvolumes(&self) -> Result<()> {
         nonblocking::check()?;
         let manager = self.inodes.transactions()?;
-        // A commit under way may leave something.
+        // A commit in progress may leave something to clean.
         let needs_cleaner = || {
             let _alone = manager.committing.lock();
             manager.needs_cleaner()
@@ -78,7 +78,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Starts the threads that commit and write back at intervals. They end when the volume does.
+    /// Starts the background threads for commits, write-back and discards. They end with the volume.
     pub(crate) fn start_background(self: &Arc<Self>, interval: Duration) -> Result<()> {
         self.inodes
             .transactions()?
@@ -99,12 +99,12 @@ impl Volume {
         Ok(())
     }
 
-    /// Commits what is left and ends the background threads. Discards what waits, for as long as
-    /// `OpenOptions::discard_at_close` says.
+    /// Commits the remaining changes and ends the background threads. Discards waiting space for at most
+    /// `OpenOptions::discard_at_close`.
     ///
-    /// Until then these may hold the volume for a moment. After this call, dropping the last handle closes the devices.
-    /// The volume takes no changes any more and nothing is written, even if the call fails. Does nothing on a volume
-    /// that is read-only or closed.
+    /// Background threads may hold the volume for a moment until then. After this call, dropping the last
+    /// handle closes the devices. The volume accepts no changes afterwards and nothing is written, even if
+    /// the call fails. Does nothing on a read-only or closed volume.
     ///
     /// Errors: as `sync`. A fork of the process that opened the volume closes nothing.
     pub fn close(&self) -> Result<()> {
@@ -127,13 +127,13 @@ impl Volume {
         outcome
     }
 
-    /// Removes the block groups that the last commits have emptied, by one more commit: the next opening may be
-    /// read-only. The kernel's cleaner removes them as well, but only with time.
+    /// Removes the block groups that the last commits have emptied, by one more commit. The next mount may be
+    /// read-only and could not. The kernel's cleaner removes them as well, but later.
     fn remove_spare_groups(&self, manager: &TransactionManager) -> Result<()> {
         manager.release_freed();
         let is_changed = manager.stats().commits > 0 && !manager.is_quiesced();
         if is_changed && !manager.space.spare_groups(manager.committed()).is_empty() {
-            // Nothing else may be left to commit.
+            // There may be nothing else to commit.
             manager.wake_cleaner();
             manager.commit_running()?;
         }
@@ -141,16 +141,17 @@ impl Volume {
     }
 }
 
-/// How often it is looked whether times have been in memory for long.
+/// The interval between checks for old lazy times.
 const LOOK_FOR_TIMES: Duration = Duration::from_secs(15 * 60);
 
-/// How long a background thread waits for the end of a group before it looks whether the volume is being closed.
+/// How long a background thread waits for the end of a group before it checks whether the volume is being
+/// closed.
 const FOR_GROUP: Duration = Duration::from_millis(250);
 
-/// The work of a background thread until the volume is closed.
+/// The main loop of a background thread.
 type Duty = fn(&TransactionManager, &Weak<Volume>);
 
-/// Commits when a thread asks. It waits for no file, since the thread that asked may have it locked.
+/// Commits on request. It must not wait for files, because the requesting thread may have them locked.
 fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
     loop {
         let pressed = match manager.threads.next_wake() {
@@ -161,7 +162,7 @@ fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
         let Some(_volume) = volume.upgrade() else {
             return;
         };
-        // The volume may be closed meanwhile, which ends this thread.
+        // The volume may be closed during the wait, which ends this thread.
         let Some(_entered) = manager.gate.enter_first(FOR_GROUP) else {
             if pressed {
                 manager.threads.want_commit();
@@ -176,8 +177,7 @@ fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
     }
 }
 
-/// Deletes inodes that were given up, writes times that are old; and at intervals writes all data back and asks for a
-/// commit.
+/// Evicts orphans and writes old lazy times. At intervals it writes back all data and requests a commit.
 fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
     let mut last = clock::now();
     let left = |last: Instant| {
@@ -198,11 +198,11 @@ fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
             continue;
         };
         volume.inodes.evict_orphans();
-        // An error that prevents its write prevents the commit as well, which reports it.
+        // An error that prevents this write also prevents the next commit, which reports it.
         let _ = volume.inodes.write_times_of_age(LONGEST);
         if left(last).is_zero() {
             last = clock::now();
-            // A write-back error is reported by the next sync of the file.
+            // The next sync of the file reports a write-back error.
             let _ = volume.files.write_back_all();
             volume.inodes.dirty.trim();
             manager.threads.want_commit();
@@ -210,7 +210,7 @@ fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
     }
 }
 
-/// Discards space that was freed some time ago. Waits for no other thread.
+/// Discards space that was freed some time ago. Does not wait for other threads.
 fn discard(manager: &TransactionManager, _: &Weak<Volume>) {
     manager.discard_in_background();
 }

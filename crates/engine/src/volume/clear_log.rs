@@ -1,9 +1,9 @@
 //! Removal of a pending fsync log without a replay.
 //!
-//! The log itself is not read, so it may be damaged. Nothing but superblocks is written, and the volume is as of its
-//! last commit then.
+//! The log is not read, so it may be damaged. Only superblocks are written. The volume is then in the state
+//! of its last commit.
 //!
-//! Not here: the replay (`log::replay`), which is what a volume with a sound log needs.
+//! Not here: the replay of a sound log (`log::replay`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use ubtrfs_transaction::roots::{Roots, check_writable};
 use super::{OpenOptions, Volume};
 use crate::error::Result;
 
-/// The log that the superblock of a volume named, until it was cleared.
+/// The log that was removed from the superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClearedLog {
-    /// Address of the root block of the log root tree; 0: there was no log.
+    /// Address of the root block of the log root tree. 0: there was no log.
     pub log_root: Logical,
-    /// Level of that block.
+    /// Level of the root block.
     pub level: u8,
-    /// Devices that are missing. They still name the log.
+    /// Missing devices, whose superblocks still name the log.
     pub missing: Vec<DevId>,
 }
 
 impl Volume {
-    /// Writes superblocks that name no log to all devices of the volume on `paths`. All copies are written, as by a
-    /// commit; the generation stays.
+    /// Removes the log from the superblocks on all devices of the volume at `paths`. All copies are written,
+    /// as by a commit; the generation does not change.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Volume {
         let pool = Arc::new(Pool::open(paths, &options.pool_options())?);
         let mut superblock = pool.superblock().clone();
         check_writable(&superblock)?;
-        // Only the chunk tree tells which devices belong to the volume.
+        // The chunk tree is needed to know the devices of the volume.
         Roots::open(&pool, superblock.clone(), &options.roots_options(false))?;
         let devices = pool.devices();
         let missing = devices.iter().filter(|device| device.is_missing());
@@ -49,7 +49,8 @@ impl Volume {
         };
         superblock.clear_log();
         pool.check_unchanged()?;
-        // The generation stays, so that a superblock that was not written could not be told from the others.
+        // All writes must succeed: with the same generation, an old superblock cannot be distinguished from a
+        // new one.
         pool.commit_superblock(&superblock)?.all()?;
         pool.flush()?.all()?;
         Ok(cleared)

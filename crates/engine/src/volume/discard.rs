@@ -1,4 +1,4 @@
-//! Discarding free space of an open volume: when, how fast, and now.
+//! Discarding free space of an open volume: mode, limits, statistics, and trim.
 
 use ubtrfs_device::nonblocking;
 use ubtrfs_transaction::discard::{DiscardLimits, DiscardMode, DiscardStats, TrimRequest};
@@ -7,8 +7,8 @@ use super::Volume;
 use crate::error::{Error, Result};
 
 impl Volume {
-    /// Changes when freed space is discarded, from now on; None is `Async` where a device takes discards. Waits for a
-    /// discard of the background under way. Nothing of what waits is forgotten.
+    /// Sets the discard mode. None selects `Async` if a device supports discards. Waits for a background
+    /// discard in progress. Space that waits for its discard stays queued.
     ///
     /// Errors: read-only volume.
     pub fn set_discard(&self, mode: Option<DiscardMode>) -> Result<()> {
@@ -17,25 +17,25 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns when freed space is discarded. `None` of a volume that is only read.
+    /// Returns the discard mode. It is `None` on a read-only volume.
     pub fn discard_mode(&self) -> DiscardMode {
         let manager = self.inodes.transactions();
         manager.map_or(DiscardMode::None, |manager| manager.discard.mode())
     }
 
-    /// Returns whether a device of a writable volume takes discards, as far as is known.
+    /// Returns whether a device of a writable volume supports discards, as far as known.
     pub fn can_discard(&self) -> bool {
         let manager = self.inodes.transactions();
         manager.is_ok_and(|manager| manager.discard.is_possible())
     }
 
-    /// Returns the limits of the background discard. On a volume that is only read, they are the usual ones.
+    /// Returns the limits of the background discard. On a read-only volume, returns the defaults.
     pub fn discard_limits(&self) -> DiscardLimits {
         let manager = self.inodes.transactions();
         manager.map_or(DiscardLimits::default(), |manager| manager.discard.limits())
     }
 
-    /// Changes the limits of the background, from its next discard on.
+    /// Sets the limits of the background discard, effective with its next discard.
     ///
     /// Errors: read-only volume.
     pub fn set_discard_limits(&self, limits: DiscardLimits) -> Result<()> {
@@ -44,24 +44,25 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns the bytes that wait and that were discarded since the volume was opened. All are 0 on a volume that is
-    /// only read.
+    /// Returns the waiting and the discarded bytes since the volume was opened. All are 0 on a read-only
+    /// volume.
     pub fn discard_stats(&self) -> DiscardStats {
         let manager = self.inodes.transactions();
         manager.map_or(DiscardStats::default(), |manager| manager.discard.stats())
     }
 
-    /// Commits, and discards what is free, as FITRIM of the kernel's btrfs does.
+    /// Commits, and discards free space, like FITRIM of the kernel's btrfs.
     ///
-    /// First come free runs of at least `min_bytes` in logical addresses from `start` on, of all block groups. `len` of
-    /// `u64::MAX` is without end. Then comes unallocated space of all devices, but for what was discarded since the volume
-    /// was opened. Returns the bytes that devices were told of, each copy's counted.
+    /// First it discards free runs of at least `min_bytes` in all block groups, at logical addresses from
+    /// `start` on. A `len` of `u64::MAX` means no end. Then it discards unallocated space of all devices,
+    /// except where it was discarded since the volume was opened. Returns the discarded bytes, counted for
+    /// each copy.
     ///
-    /// `goes_on` is asked before each region, and ends the trim with false: what was discarded so far is returned. No lock
-    /// is held meanwhile that an operation, a group or a commit needs.
+    /// `goes_on` is called before each region. If it returns false, the trim ends and returns the bytes so
+    /// far. No lock is held during the trim that an operation, a group or a commit needs.
     ///
-    /// Errors: read-only or closed volume; no device takes discards; less than a sector, or a range beyond all addresses. As `sync`.
-    /// The first error of a device, after all else was discarded.
+    /// Errors: read-only or closed volume; no device supports discards; less than a sector, or a range beyond
+    /// all addresses. As `sync`. The first error of a device, after everything else was discarded.
     pub fn trim(
         &self,
         start: u64,
@@ -84,7 +85,7 @@ impl Volume {
             len => start.checked_add(len).ok_or(Error::Invalid("range"))?,
         };
         if !manager.is_quiesced() {
-            // Only for the commit: `goes_on` may wait for a group.
+            // Leave the gate after the commit: `goes_on` may wait for a group.
             let _entered = self.enter();
             self.sync()?;
         }

@@ -1,4 +1,4 @@
-//! The end of a volume: hearing of it, and bringing it about.
+//! The end of a volume: its observation, shutdown, and state.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::Volume;
 use crate::error::Error;
 
 impl Volume {
-    /// Returns the lifetime of the volume, or None if it is only read.
+    /// Returns the lifetime of a writable volume, or None for a read-only one.
     pub fn lifetime(&self) -> Option<Lifetime> {
         self.inodes
             .transactions()
@@ -16,7 +16,7 @@ impl Volume {
             .map(|manager| manager.lifetime().clone())
     }
 
-    /// Returns whether `close` has been done, or is not needed.
+    /// Returns whether `close` has been called, or is not needed.
     pub fn is_closed(&self) -> bool {
         self.inodes
             .transactions()
@@ -24,20 +24,20 @@ impl Volume {
             || !self.is_writable()
     }
 
-    /// Returns whether a handle is dropped in a fork of the process that opened the volume. The threads and the locks of
-    /// the volume are the parent's then. It must be left as it is, and its memory is not freed.
+    /// Returns whether a handle is being dropped in a fork of the process that opened the volume. The threads
+    /// and locks belong to the parent then. The volume must not be touched, and its memory is not freed.
     pub fn is_drop_in_fork(&self) -> bool {
         self.roots.is_drop_in_fork()
     }
 
-    /// Gives up what is not durable: from here on nothing is entered and no commit begins.
+    /// Drops all changes that are not durable. No change is accepted and no commit begins afterwards.
     pub fn shutdown(&self, reason: &Error) {
         if let Ok(manager) = self.inodes.transactions() {
             manager.abort(reason);
         }
     }
 
-    /// Returns the reason why it takes no changes any more, if a transaction was aborted.
+    /// Returns the reason if a transaction was aborted, so that the volume accepts no changes.
     pub fn abort_reason(&self) -> Option<Arc<String>> {
         self.inodes.transactions().ok()?.abort_reason()
     }

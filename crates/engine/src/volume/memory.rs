@@ -1,16 +1,16 @@
-//! How the memory that a volume may take is divided among its caches and budgets.
+//! The division of a volume's memory among its caches and budgets.
 //!
-//! A budget counts only what it bounds, and holding that costs more. A delta is committed while the next one grows, a
-//! commit keeps lists beside it, and freed memory is not given back at once. All shares together are therefore less
-//! than a third.
+//! The real memory of a budget is larger than the bytes it counts. A delta is committed while the next one
+//! grows, a commit keeps additional lists, and freed memory is not returned at once. All shares together are
+//! therefore less than a third.
 //!
-//! Not here: how much there is (`ubtrfs_device::memory_limit`), buffers of requests (`fuse`).
+//! Not here: the available memory (`ubtrfs_device::memory_limit`), buffers of requests (`fuse`).
 
 use super::OpenOptions;
 
-/// The least memory in which a volume is known to live, whatever is done.
+/// The least memory in which a volume is known to work under any load.
 pub const LEAST_MEMORY_BYTES: u64 = 128 << 20;
-/// With less, shares do not become smaller.
+/// Below this, shares do not get smaller.
 const LEAST_SHARED_BYTES: u64 = LEAST_MEMORY_BYTES / 2;
 
 const DELTA_SHARE: u64 = 24;
@@ -21,7 +21,7 @@ const INODES_SHARE: u64 = 64;
 const LOOKUPS_SHARE: u64 = 64;
 
 impl OpenOptions {
-    /// Lowers every budget to its share of so much memory.
+    /// Lowers every budget to its share of `memory_bytes`.
     pub(super) fn lower_budgets(&mut self, memory_bytes: u64) {
         let memory = memory_bytes.max(LEAST_SHARED_BYTES);
         let lower = |budget: &mut u64, share: u64| *budget = (*budget).min(memory / share);

@@ -1,6 +1,7 @@
-//! An open volume: the public face of the layers.
+//! An open volume: the public API of the layers below.
 //!
-//! Not here: trees (`roots`), transactions (`transaction`), inodes (`inode`), data (`file`), names (`namespace`).
+//! Not here: trees (`roots`), transactions (`transaction`), inodes (`inode`), data (`file`), names
+//! (`namespace`).
 
 mod attributes;
 mod background;
@@ -43,7 +44,7 @@ use crate::namespace::Namespace;
 use crate::subvolume::Subvolumes;
 use statfs::KnownStatFs;
 
-/// An open volume. Shared by threads as `Arc<Volume>`.
+/// An open volume, shared between threads as `Arc<Volume>`.
 #[derive(Debug)]
 pub struct Volume {
     pub(crate) roots: Arc<Roots>,
@@ -56,13 +57,13 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Opens the volume that `paths` (or the devices found with them) hold.
+    /// Opens the volume on `paths` and on devices found with them.
     pub fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Arc<Volume>> {
         let pool = Pool::open(paths, &options.pool_options())?;
         Self::from_pool(pool, options)
     }
 
-    /// Opens a volume on devices of the caller's own, as in memory.
+    /// Opens a volume on devices of the caller, for example in memory.
     pub fn from_devices(
         devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
         options: &OpenOptions,
@@ -136,7 +137,7 @@ impl Volume {
             let file_sync: Arc<dyn FileSync> = Arc::clone(&volume.log) as _;
             volume.files.set_file_sync(Arc::downgrade(&file_sync));
             if let Some(interval) = options.commit_interval {
-                // Nothing is committed to what cannot be opened.
+                // Start it last: nothing must be committed to a volume that fails to open.
                 let started = volume.start_background(interval);
                 started.inspect_err(|_| manager.close())?;
             }
@@ -144,7 +145,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Returns the counts of writes since it was opened, or None on a volume that is only read.
+    /// Returns the write counters since the volume was opened, or None on a read-only volume.
     pub fn writer_stats(&self) -> Option<WriterStats> {
         self.inodes
             .transactions()
@@ -154,7 +155,7 @@ impl Volume {
 }
 
 impl Drop for Volume {
-    /// Closes it. Errors are only logged: callers that must know them call `close` before.
+    /// Closes the volume. Errors are only logged: callers that need them call `close` first.
     fn drop(&mut self) {
         if self.is_drop_in_fork() {
             return;

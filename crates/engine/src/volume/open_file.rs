@@ -1,4 +1,4 @@
-//! Open files: what keeps an inode after its last name is gone.
+//! Open files, which keep an inode after its last name is gone.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::error::Result;
 use crate::file::Durable;
 use crate::inode::{InodeHold, WritebackErrors};
 
-/// A hold on an inode. If it is the last one of an inode without a name, dropping it deletes the inode.
+/// A handle to an inode. Dropping the last hold of an inode without a name deletes the inode.
 #[derive(Debug)]
 pub struct OpenFile {
     hold: InodeHold,
-    /// Dropped last: the hold may have something to delete.
+    /// Dropped last: dropping the hold may delete the inode.
     volume: Arc<Volume>,
 }
 
@@ -30,9 +30,9 @@ impl OpenFile {
         self.hold.id()
     }
 
-    /// Closes the file, or gives it back if that would mean to wait and this thread must not.
+    /// Closes the file. Returns it if closing would block and this thread must not wait.
     ///
-    /// Dropping it waits in any case.
+    /// Dropping the file waits in any case.
     pub fn close(self) -> std::result::Result<(), OpenFile> {
         match self.would_block() {
             true => Err(self),
@@ -40,24 +40,24 @@ impl OpenFile {
         }
     }
 
-    /// Closes the file. The inode is pinned in its place if it is referred to from outside.
+    /// Closes the file, and pins the inode if it has outside references.
     pub fn close_and_pin(self) {
         self.hold.close_and_pin();
     }
 
-    /// Returns whether letting go now would mean to wait, and this thread must not.
+    /// Returns whether dropping it now would block, in a thread that must not wait.
     pub fn would_block(&self) -> bool {
         self.hold.would_block()
     }
 
-    /// Makes the file's data and all that was done to it durable.
+    /// Makes the file's data and all changes to its inode durable.
     ///
-    /// Errors: a write-back of the file failed since it was opened, which is returned once; a failed commit.
+    /// Errors: a failed write-back since the file was opened, which is returned once; a failed commit.
     pub fn fsync(&self) -> Result<()> {
         self.sync(Durable::All)
     }
 
-    /// Makes the file's data durable, as [`Volume::fdatasync`] does.
+    /// Makes the file's data durable, like [`Volume::fdatasync`].
     ///
     /// Errors: as [`OpenFile::fsync`].
     pub fn fdatasync(&self) -> Result<()> {
@@ -73,16 +73,17 @@ impl OpenFile {
 }
 
 impl Volume {
-    /// Opens an inode of any kind, but an empty subvolume directory.
+    /// Opens an inode of any kind except an empty subvolume directory.
     ///
-    /// Errors: it does not exist, or has lost its last name and is not held.
+    /// Errors: it does not exist, or has lost its last name and has no hold.
     pub fn open_file(self: &Arc<Self>, id: FileId) -> Result<OpenFile> {
         Ok(OpenFile::new(self.inodes.acquire(id)?, self))
     }
 
-    /// Opens a file that shall be written to; `appends`: at its end only. Writing itself does not ask again.
+    /// Opens a file for writing; with `appends`, for writing at its end only. Writes do not repeat these
+    /// checks.
     ///
-    /// Errors: a directory; an immutable file, one of a read-only subvolume, and an append-only one if not `appends`.
+    /// Errors: a directory; an immutable file; a read-only subvolume; an append-only file without `appends`.
     pub fn open_file_for_writing(self: &Arc<Self>, id: FileId, appends: bool) -> Result<OpenFile> {
         let hold = self.inodes.acquire_for_writing(id, appends)?;
         Ok(OpenFile::new(hold, self))

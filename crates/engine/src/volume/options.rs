@@ -1,4 +1,4 @@
-//! How a volume is opened.
+//! Options for opening a volume.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,18 +11,20 @@ use ubtrfs_tree::StoreOptions;
 
 use crate::inode::{Compress, DataOptions};
 
-/// Calls a macro with the options that [`OpenOptions`] and the builder of the library have alike, so that each stands once.
-/// An option is its documentation, its name and argument, and how it is noted.
+/// Calls a macro with the options that [`OpenOptions`] and the builder of the library share, so that each is
+/// written once. An option consists of its documentation, its name and argument, and the expression that sets
+/// it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_open_options {
     ($define:ident) => {
         $define! {
-            /// Opens although devices are missing, as far as the profiles allow.
+            /// Opens the volume although devices are missing, as far as the profiles allow.
             degraded(degraded: bool) => |options| options.degraded = degraded;
 
-            /// Sets the places where the volume's other devices are searched: files, folders (for what is directly in
-            /// them) or `/dev` (for all block devices). Without it only the devices that are named are opened.
+            /// Sets the places to search for the volume's other devices: files, folders (for the files
+            /// directly in them) or `/dev` (for all block devices). By default only the named devices are
+            /// opened.
             scan(places: impl IntoIterator<Item = impl Into<::std::path::PathBuf>>) => |options|
                 options.scan = places.into_iter().map(Into::into).collect();
 
@@ -32,65 +34,65 @@ macro_rules! with_open_options {
             /// Sets the budget of the cache of decompressed extents, in bytes.
             decompressed_bytes(bytes: u64) => |options| options.decompressed_bytes = bytes;
 
-            /// Sets the budget of the changes of one transaction in memory, in bytes. Operations wait once a
-            /// transaction has used it up while the one before commits.
+            /// Sets the memory budget for the changes of one transaction, in bytes. Operations wait if a
+            /// transaction uses it up while the previous one is being committed.
             delta_bytes(bytes: u64) => |options| options.delta_bytes = bytes;
 
-            /// Sets the budget of written data that has no extent yet, in bytes. A write beyond it writes data back
-            /// first.
+            /// Sets the budget for buffered data, in bytes. A write beyond it first writes data back.
             buffer_bytes(bytes: u64) => |options| options.data.buffer_bytes = bytes;
 
-            /// Lowers all caches and budgets to their shares of so much memory. Call it after those that set them.
+            /// Lowers all caches and budgets to their shares of `bytes` of memory. Call it after setting
+            /// them.
             limit_memory(bytes: u64) => |options| options.lower_budgets(bytes);
 
-            /// Sets how long a change may stay uncommitted. None commits on request and under pressure of memory only,
-            /// in the thread of the caller.
+            /// Sets the longest time that a change stays uncommitted. With None, the caller's thread commits,
+            /// only on request and under memory pressure.
             commit_interval(interval: Option<::std::time::Duration>) => |options|
                 options.commit_interval = interval;
 
-            /// Keeps changes of times alone in memory until the file changes otherwise or is synced, or for a day. A crash
-            /// may lose them.
+            /// Keeps pure time changes in memory until the file changes otherwise or is synced, for at most a
+            /// day. A crash may lose them.
             lazy_times(lazy_times: bool) => |options| options.lazy_times = lazy_times;
 
-            /// Has the sync of a single file or directory write a log in place of a commit, where the log can say what was
-            /// changed. That is the default.
+            /// Writes a log in place of a commit to sync a single file or directory, if the log can represent
+            /// the changes. The default is on.
             fsync_log(wanted: bool) => |options| options.fsync_log = wanted;
 
-            /// Has the data of all files written back when one is synced.
+            /// Writes back the data of all files when one file is synced.
             flush_on_commit(flush_on_commit: bool) => |options|
                 options.data.flush_on_commit = flush_on_commit;
 
-            /// Distrusts the free-space tree, and makes it anew with the first commit that has room for it. One comes
-            /// although nothing else is changed. Only for writing, and without effect on a volume that has no such tree.
+            /// Distrusts the free-space tree, and rebuilds it in the first commit that has room for it. The
+            /// volume commits even if nothing else changes. Only for writing; no effect on a volume without
+            /// such a tree.
             clear_free_space_tree(clear: bool) => |options| options.clear_free_space_tree = clear;
 
-            /// Gives a volume without a free-space tree one, and drops the caches of free space that it has. The mount
-            /// option `space_cache=v2` of the kernel does so as well. Only for writing.
+            /// Adds a free-space tree to a volume without one, and drops its free-space caches, like the
+            /// kernel's mount option `space_cache=v2`. Only for writing.
             free_space_tree(wanted: bool) => |options| options.free_space_tree = wanted;
 
-            /// Has POSIX ACLs count, which is the default. Where they do not, no new file gets one, and those that are
-            /// stored stay as they are.
+            /// Enables POSIX ACLs, which is the default. If disabled, new files get no ACL, and stored ACLs
+            /// are ignored but kept.
             acls(acls: bool) => |options| options.acls = acls;
 
-            /// Sets how files are compressed that do not say it themselves, by a flag or a property. The default is not
-            /// to compress.
+            /// Sets the compression of files without a flag or property of their own. The default is no
+            /// compression.
             compress(compress: $crate::Compress) => |options| options.data.compress = compress;
 
-            /// Sets the size of the largest file that is kept in its item, in bytes. The default is 2048, and 0 keeps
-            /// no file so. The size is limited to the room in a leaf, and to less than a sector unless the file is
-            /// compressed.
+            /// Sets the size of the largest inline file, in bytes. The default is 2048, and 0 disables inline
+            /// files. The limit is the room in a leaf and, unless the file is compressed, less than a sector.
             max_inline_bytes(bytes: u64) => |options| options.data.max_inline_bytes = bytes;
 
-            /// Has new files overwritten in place, as `-o nodatacow`: without checksums, and without compression.
+            /// Overwrites new files in place, without checksums and compression, like `-o nodatacow`.
             no_data_cow(no_data_cow: bool) => |options| options.data.no_data_cow = no_data_cow;
 
-            /// Gives new files no checksums, as `-o nodatasum`: what a device then returns is taken for true.
+            /// Stores new files without checksums, like `-o nodatasum`: corruption is then not detected.
             no_data_sum(no_data_sum: bool) => |options| options.data.no_data_sum = no_data_sum;
         }
     };
 }
 
-/// Methods of [`OpenOptions`] that note options.
+/// Defines the methods of [`OpenOptions`] that set options.
 macro_rules! setters {
     ($($(#[$attr:meta])* $name:ident($arg:ident: $ty:ty) => |$options:ident| $set:expr;)*) => {$(
         $(#[$attr])*
@@ -103,16 +105,16 @@ macro_rules! setters {
     )*};
 }
 
-/// Options of `Volume::open`; the default suits an image on a quiet machine.
+/// Options of `Volume::open`. The defaults suit an image on an otherwise idle machine.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     degraded: bool,
     scan: Vec<PathBuf>,
     pub(super) cache_bytes: u64,
     pub(super) decompressed_bytes: u64,
-    /// Budget of the inodes that are not held.
+    /// The budget for unused inodes.
     pub(super) inode_bytes: u64,
-    /// Budget of the inode items and of the names that are kept beside the trees, each.
+    /// The budget of the cache of inode items, and of the cache of names.
     pub(super) lookup_bytes: u64,
     pub(super) writable: bool,
     pub(super) delta_bytes: u64,
@@ -159,55 +161,55 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// Returns the compression of files that do not say it themselves.
+    /// Returns the compression of files without a setting of their own.
     pub fn default_compression(&self) -> Compress {
         self.data.compress
     }
 
-    /// Opens for writing, alone.
+    /// Opens the volume for writing, exclusively.
     #[must_use]
     pub fn writable(mut self, writable: bool) -> Self {
         self.writable = writable;
         self
     }
 
-    /// Sets when freed space is discarded. None, which is the default, is `Async` where a device takes discards.
+    /// Sets the discard mode. None, the default, selects `Async` if a device supports discards.
     #[must_use]
     pub fn discard(mut self, mode: Option<DiscardMode>) -> Self {
         self.discard.mode = mode;
         self
     }
 
-    /// Sets how fast the background discards (`Volume::set_discard_limits`).
+    /// Sets the limits of the background discard (`Volume::set_discard_limits`).
     #[must_use]
     pub fn discard_limits(mut self, limits: DiscardLimits) -> Self {
         self.discard.limits = limits;
         self
     }
 
-    /// Sets how long freed space waits for the background, in the hope that it is used again.
+    /// Sets how long freed space waits for its background discard, as it may be reused before.
     #[must_use]
     pub fn discard_delays(mut self, delays: DiscardDelays) -> Self {
         self.discard.delays = delays;
         self
     }
 
-    /// Has the background discard free space of metadata, which it does not if nothing is said.
+    /// Enables background discards of free metadata space. The default is off.
     #[must_use]
     pub fn discard_metadata(mut self, metadata: bool) -> Self {
         self.discard.metadata = metadata;
         self
     }
 
-    /// Sets for how long closing goes on with discards that wait for the background, so that the image of a deleted
-    /// file is small afterwards. The default is 10 s. Zero ends them at once.
+    /// Sets the longest time that closing spends on waiting discards, so that the image of a deleted file
+    /// becomes small. The default is 10 s. Zero skips them.
     #[must_use]
     pub fn discard_at_close(mut self, at_most: Duration) -> Self {
         self.discard.at_close = at_most;
         self
     }
 
-    /// Sets the faults that a reader of a damaged volume passes over.
+    /// Sets the faults that are tolerated when a damaged volume is read.
     #[must_use]
     pub fn rescue(mut self, rescue: Rescue) -> Self {
         self.data.rescue = rescue;
@@ -231,12 +233,12 @@ impl OpenOptions {
             })
     }
 
-    /// Returns whether a reader sees what the fsync log holds.
+    /// Returns whether readers see the contents of the fsync log.
     pub(super) fn shows_log(&self) -> bool {
         !self.data.rescue.no_log_replay
     }
 
-    /// Returns the options of the trees. `has_log` says whether the volume has an fsync log.
+    /// Returns the options of the trees. `has_log` is whether the volume has an fsync log.
     pub(super) fn roots_options(&self, has_log: bool) -> RootsOptions {
         RootsOptions {
             writable: self.writable,

@@ -6,9 +6,9 @@ use super::{OpenOptions, Volume};
 use crate::error::Result;
 
 impl Volume {
-    /// Takes from `options` what can change while the volume is open. That is `compress`, `max_inline_bytes`,
-    /// `no_data_cow`, `no_data_sum`, `flush_on_commit`, `lazy_times`, `discard`, and a `commit_interval` if it has one
-    /// already. Data that has been written so far may be stored either way.
+    /// Applies those `options` that can change while the volume is open. These are `compress`,
+    /// `max_inline_bytes`, `no_data_cow`, `no_data_sum`, `flush_on_commit`, `lazy_times`, `discard`, and
+    /// `commit_interval` if it was set before. Data written before may be stored either way.
     ///
     /// Errors: as `sync`.
     pub fn reconfigure(&self, options: &OpenOptions) -> Result<()> {
@@ -23,8 +23,8 @@ impl Volume {
         settings.set_max_inline_bytes(options.data.max_inline_bytes);
         settings.set_flush_on_commit(options.data.flush_on_commit);
         if settings.expect_compression(&options.data.compress) {
-            // Data written before has reservations for extents that are not compressed, which are fewer. A write-back
-            // error is reported by the next sync of the file.
+            // Data written before has smaller reservations, for uncompressed extents only. The next sync of a
+            // file reports its write-back error.
             let _ = self.files.write_back_all();
         }
         settings.set_compress(options.data.compress);

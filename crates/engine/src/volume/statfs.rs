@@ -1,6 +1,6 @@
-//! The last answer of `statfs`.
+//! A cache for `statfs`.
 //!
-//! Not here: what the answer is (`inspect`).
+//! Not here: the computation (`inspect`).
 
 use parking_lot::Mutex;
 use ubtrfs_format::ids::Transid;
@@ -18,7 +18,7 @@ pub struct StatFs {
     pub available_bytes: u64,
 }
 
-/// The state that `statfs` follows from on a volume that is open for writing.
+/// The state of a writable volume that a cached result depends on.
 #[derive(Clone, Debug)]
 struct AsOf {
     committed: Transid,
@@ -27,7 +27,7 @@ struct AsOf {
 
 impl PartialEq for AsOf {
     fn eq(&self, other: &AsOf) -> bool {
-        // Not what is reserved, which changes with each operation.
+        // Ignores reservations, which change with each operation.
         let shown = |sums: &SpaceTotals| {
             (
                 sums.kind,
@@ -44,12 +44,12 @@ impl PartialEq for AsOf {
     }
 }
 
-/// The last result of `statfs`. Programs ask again and again, and there may be thousands of block groups.
+/// The last result of `statfs`. Programs call it repeatedly, and there may be thousands of block groups.
 #[derive(Debug, Default)]
 pub(crate) struct KnownStatFs(Mutex<Option<(Option<AsOf>, StatFs)>>);
 
 impl KnownStatFs {
-    /// Returns the last answer, or the one that `anew` computes if the space has changed. `manager` is that of a
+    /// Returns the cached result, or calls `anew` if the space has changed. `manager` is the manager of a
     /// writable volume.
     pub(crate) fn get_or(
         &self,

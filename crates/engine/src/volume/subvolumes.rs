@@ -13,10 +13,10 @@ use crate::subvolume::{ReceivedFrom, SubvolumeInfo};
 use super::Volume;
 
 impl Volume {
-    /// Makes an empty subvolume as `name` in `dir`, and commits.
+    /// Creates an empty subvolume `name` in `dir`, and commits.
     ///
-    /// `root` describes its root directory. The default ACL of `dir` takes bits of its mode. The root directory takes
-    /// over the compression of the subvolume that holds `dir`.
+    /// `root` describes its root directory, whose mode is limited by the default ACL of `dir`. It inherits
+    /// the compression of the subvolume that contains `dir`.
     pub fn create_subvolume(
         &self,
         dir: FileId,
@@ -26,7 +26,8 @@ impl Volume {
         self.subvolumes.create_subvolume(dir, name, root)
     }
 
-    /// Makes a snapshot of `source` as `name` in `dir`, and commits. It shows what was written before the call.
+    /// Creates a snapshot of `source` as `name` in `dir`, and commits. It contains all data written before
+    /// the call.
     pub fn snapshot(
         &self,
         source: RootId,
@@ -37,22 +38,22 @@ impl Volume {
         self.subvolumes.snapshot(source, dir, name, read_only)
     }
 
-    /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it.
+    /// Deletes the subvolume `name` in `dir` with all its files.
     ///
-    /// Later commits free its blocks. Files of it that are held stay usable, and keep all of it until they are
-    /// released.
+    /// Later commits free its blocks. Files that are held stay usable, and keep the whole subvolume until
+    /// they are released.
     ///
-    /// Errors: it is the default subvolume, or holds others; `name` is none.
+    /// Errors: it is the default subvolume, or contains others; `name` is not a subvolume.
     pub fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
         self.subvolumes.delete_subvolume(dir, name)
     }
 
-    /// Deletes a subvolume unless `check` refuses the root directory that the name leads to. Returns that directory.
+    /// Deletes a subvolume unless `check` refuses its root directory, which is returned.
     ///
-    /// Nothing moves and no attribute changes in between: both directories are locked. So `check` may only ask for what
-    /// takes no lock of an inode ([`Volume::stored_attr`], not [`Volume::attr`]).
+    /// Both directories are locked during the check, so nothing moves and no attribute changes. `check` must
+    /// not lock an inode ([`Volume::stored_attr`], not [`Volume::attr`]).
     ///
-    /// Errors: as [`Volume::delete_subvolume`]; those of `check`.
+    /// Errors: as [`Volume::delete_subvolume`]; the errors of `check`.
     pub fn delete_subvolume_if<E: From<Error>>(
         &self,
         dir: FileId,
@@ -62,9 +63,9 @@ impl Volume {
         self.subvolumes.delete_subvolume_if(dir, name, check)
     }
 
-    /// Deletes a subvolume where it stands, unless `check` refuses the directory that holds it or its own.
+    /// Deletes a subvolume by its id, unless `check` refuses its parent directory or its root directory.
     ///
-    /// `check` is called as for [`Volume::delete_subvolume_if`]. Returns the place of the subvolume.
+    /// `check` is called as for [`Volume::delete_subvolume_if`]. Returns the former place of the subvolume.
     ///
     /// Errors: as [`Volume::delete_subvolume_if`].
     pub fn delete_subvolume_by_id<E: From<Error>>(
@@ -75,47 +76,48 @@ impl Volume {
         self.subvolumes.delete_subvolume_by_id(id, check)
     }
 
-    /// Deletes an empty directory. An empty subvolume is deleted as a whole, and so is the entry of a nested
-    /// subvolume that a snapshot did not copy.
+    /// Deletes an empty directory or an empty subvolume. Also removes the entry of a nested subvolume that a
+    /// snapshot did not copy.
     pub fn rmdir(&self, dir: FileId, name: &[u8]) -> Result<()> {
         self.subvolumes.rmdir(dir, name)
     }
 
-    /// Returns the subvolumes whose blocks are still to be freed.
+    /// Returns the deleted subvolumes whose blocks have not been freed yet.
     pub fn deleted_subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         self.subvolumes.deleted_subvolumes()
     }
 
-    /// Returns all subvolumes by ascending id, the top level first, those being deleted included.
+    /// Returns all subvolumes by ascending id, including deleted ones. The top level is first.
     pub fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         self.subvolumes.subvolumes()
     }
 
-    /// Returns one of the subvolumes that [`Volume::subvolumes`] lists; None if there is none of this id.
+    /// Returns the subvolume with this id, or None if [`Volume::subvolumes`] would not list it.
     pub fn subvolume_info(&self, id: RootId) -> Result<Option<SubvolumeInfo>> {
         self.subvolumes.subvolume_info(id)
     }
 
     /// Returns the path of a subvolume from the top level's root, without a leading slash.
     ///
-    /// It is empty for the top level itself.
+    /// The path of the top level is empty.
     pub fn subvolume_path(&self, id: RootId) -> Result<Vec<u8>> {
         self.subvolumes.subvolume_path(id)
     }
 
-    /// Returns the one name that a directory has, and the directory in which it stands.
+    /// Returns the parent and the name of a directory.
     pub fn directory_name(&self, dir: FileId) -> Result<(FileId, Vec<u8>)> {
         self.subvolumes.directory_name(dir)
     }
 
-    /// Makes a subvolume read-only, or writable again. Data that was written to it before is written back.
+    /// Makes a subvolume read-only or writable. Its buffered data is written back first.
     ///
-    /// As in the kernel, a received subvolume that becomes writable keeps the note of that.
+    /// As in the kernel, a received subvolume keeps its received UUID when it becomes writable.
     pub fn set_read_only(&self, id: RootId, read_only: bool) -> Result<()> {
         self.subvolumes.set_read_only(id, read_only)
     }
 
-    /// Notes what a subvolume was received from. Returns the transaction and the time that it noted with it.
+    /// Sets the origin of a received subvolume. Returns the transaction and time of the change, which are
+    /// stored with it.
     ///
     /// Commits if the volume had no UUID tree.
     ///
@@ -124,35 +126,35 @@ impl Volume {
         self.subvolumes.set_received(id, from)
     }
 
-    /// Forgets what a subvolume was received from, also if it is read-only.
+    /// Clears the origin of a received subvolume, even if it is read-only.
     pub fn forget_received(&self, id: RootId) -> Result<()> {
         self.subvolumes.forget_received(id)
     }
 
-    /// Reports data that was written to files of a subvolume, and that was lost since on its way to the devices.
+    /// Reports write-back errors of files in a subvolume that no sync has reported.
     ///
-    /// Errors: data that was lost, once for each file; the first is returned.
+    /// Errors: lost data, once for each file; returns the first.
     pub fn check_data_stored(&self, id: RootId) -> Result<()> {
         self.inodes.report_loss_in(id)
     }
 
-    /// Has `id` be mounted if no subvolume is named.
+    /// Sets the default subvolume, which is mounted if none is named.
     pub fn set_default(&self, id: RootId) -> Result<()> {
         self.subvolumes.set_default(id)
     }
 
-    /// Sets the error counts of a device to 0, for good with the next commit. Returns the counts as they were; None if
+    /// Resets the error counts of a device, durably with the next commit. Returns the old counts, or None if
     /// there is no such device.
     pub fn reset_device_errors(&self, devid: DevId) -> Result<Option<ErrorCounts>> {
         self.subvolumes.reset_device_errors(devid)
     }
 
-    /// Gives the volume another label, without a NUL and of at most 255 bytes.
+    /// Sets the label of the volume: at most 255 bytes without a NUL.
     pub fn set_label(&self, label: &[u8]) -> Result<()> {
         self.subvolumes.set_label(label)
     }
 
-    /// Returns the subvolume that is mounted if none is named.
+    /// Returns the default subvolume, which is mounted if none is named.
     pub fn default_subvolume(&self) -> Result<RootId> {
         self.subvolumes.default_subvolume()
     }
@@ -162,7 +164,7 @@ impl Volume {
         Ok(self.roots.root_dir(id)?)
     }
 
-    /// Returns where a subvolume stands; None for the top level and for one that is nowhere.
+    /// Returns the place of a subvolume, or None for the top level and for a deleted subvolume.
     pub fn subvolume_place(&self, id: RootId) -> Result<Option<SubvolumePlace>> {
         Ok(self.roots.subvolume_place(id)?)
     }

@@ -1,4 +1,4 @@
-//! The trees of an open volume, and what lies below them.
+//! The trees of an open volume, and the layers below them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::Volume;
 use crate::error::Result;
 
 impl Volume {
-    /// Returns whether POSIX ACLs count: an option of the volume.
+    /// Returns whether POSIX ACLs are enabled for the volume.
     pub fn counts_acls(&self) -> bool {
         self.roots.counts_acls()
     }
@@ -26,12 +26,12 @@ impl Volume {
         self.roots.superblock()
     }
 
-    /// Returns the device layer: devices, chunk map, read errors seen.
+    /// Returns the device layer: devices, chunk map, read errors.
     pub fn pool(&self) -> &Pool {
         self.roots.pool()
     }
 
-    /// Returns the cache that all trees of the volume are read through.
+    /// Returns the cache of tree blocks for all trees of the volume.
     pub fn node_store(&self) -> &Arc<NodeStore> {
         self.roots.node_store()
     }
@@ -44,17 +44,17 @@ impl Volume {
         self.roots.root_tree()
     }
 
-    /// Finds a tree that the root tree names, or None.
+    /// Returns a tree that the root tree names, or None.
     pub fn find_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>> {
         Ok(self.roots.find_tree(id)?)
     }
 
-    /// Finds a tree that must exist.
+    /// Returns a tree that must exist.
     pub fn tree(&self, id: RootId) -> Result<Arc<Tree>> {
         Ok(self.roots.tree(id)?)
     }
 
-    /// Finds the tree of a subvolume that can be entered: one that has not been deleted.
+    /// Returns the tree of a subvolume that has not been deleted.
     pub fn subvolume_tree(&self, id: RootId) -> Result<Arc<Tree>> {
         Ok(self.roots.subvolume_tree(id)?)
     }

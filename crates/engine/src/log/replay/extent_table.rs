@@ -1,4 +1,4 @@
-//! Extents of data that a log names: which of them the last commit knows.
+//! Data extents of a log: finds those that the last commit lacks.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::inode::Inodes;
 use ubtrfs_transaction::space::Space;
 use ubtrfs_transaction::{DiskExtent, TransactionHandle};
 
-/// The extents of a volume that is written to.
+/// The data extents of a writable volume during a replay.
 pub(super) struct ExtentTable<'v> {
     /// The extent tree as of the last commit.
     extents: View,
@@ -32,7 +32,8 @@ impl<'v> ExtentTable<'v> {
         })
     }
 
-    /// Has an extent exist, to which references can be added. False if its space is in use otherwise.
+    /// Allocates an extent unless it exists, so that references can be added. Returns false if its space is
+    /// in use.
     pub(super) fn make(&mut self, extent: DiskExtent) -> Result<bool> {
         let DiskExtent { start, len } = extent;
         let key = Key::new(start.0, KeyType::EXTENT_ITEM, len);

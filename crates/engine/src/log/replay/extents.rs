@@ -1,4 +1,4 @@
-//! File extents: what the log has takes the place of what lies there, with its checksums.
+//! File extents: logged extents replace the current ones, together with their checksums.
 
 use std::ops::Range;
 
@@ -14,11 +14,11 @@ use crate::inode::kind_of;
 use ubtrfs_transaction::FileId;
 use ubtrfs_transaction::csum_tree::{self, CsumShape};
 
-/// Extents that are cut off at once.
+/// The most extents that one step of a truncation drops.
 const CUT_AT_ONCE: usize = 1024;
 
 impl Replay<'_, '_> {
-    /// Replays an EXTENT_DATA.
+    /// Replays an EXTENT_DATA item.
     pub(super) fn replay_extent(&mut self, key: Key, bytes: &[u8]) -> Result<()> {
         if self.tree.view.get(&key)?.is_some_and(|old| *old == *bytes) {
             return Ok(());
@@ -57,7 +57,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Returns the range of its file that an extent takes.
+    /// Returns the range of the file that an extent covers.
     fn range_of(&self, key: Key, extent: &Extent) -> Result<Range<u64>> {
         let sectorsize = self.roots().sectorsize();
         let len = extent.len(sectorsize);
@@ -70,7 +70,7 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// Takes the extents beyond `size` away.
+    /// Drops the extents beyond `size`.
     pub(super) fn truncate_extents(&mut self, id: FileId, size: u64) -> Result<()> {
         let sectorsize = self.roots().sectorsize();
         let from = size.next_multiple_of(sectorsize);
@@ -82,7 +82,7 @@ impl Replay<'_, '_> {
                 return Ok(());
             };
             let first = edit.extents().next().map_or(from, |(range, _)| range.start);
-            // Others lie before the first that was loaded.
+            // More extents precede the first loaded one.
             let loaded = if all { from } else { first.max(from) };
             edit.clear(loaded..end)?;
             self.enter(id, &edit)?;
@@ -106,7 +106,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Has an inode's item say how much it holds.
+    /// Adds the pending change of `nbytes` to the inode's item.
     pub(super) fn flush_nbytes(&mut self) -> Result<()> {
         let Some((ino, delta)) = self.nbytes.take() else {
             return Ok(());
@@ -120,8 +120,8 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Takes over the checksums that the log has of a range of the volume. It may have those of a part only: the
-    /// rest of the range was committed with its data, and keeps its own.
+    /// Copies the logged checksums of a range of addresses. The log may cover only a part of the range. The
+    /// rest was committed with its data, and its checksums stay.
     fn replay_csums(&mut self, range: Range<Logical>) -> Result<()> {
         let Some(tree) = self.roots().find_tree(RootId::CSUM_TREE)? else {
             return Ok(());

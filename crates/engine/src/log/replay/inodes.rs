@@ -1,4 +1,4 @@
-//! The first stage: inodes themselves, and what is gone by not being in the log.
+//! The first stage: inode items, and the removal of items that the log lacks.
 
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{DirEntries, DirLogItem, FileKind, InodeItem};
@@ -10,16 +10,16 @@ use super::Replay;
 use crate::error::{CorruptItem, Error, Result};
 use crate::inode::{decode_inode, inode_key, kind_of};
 
-/// The meaning of the generation of an inode item in a log.
+/// The meaning of the generation in a logged inode item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Logged {
-    /// The inode was logged so that it exists.
+    /// The item only records that the inode exists.
     Existence,
     All,
 }
 
 impl Replay<'_, '_> {
-    /// Replays an INODE_ITEM: attributes and entries that the log lacks go, and so do extents beyond the size.
+    /// Replays an INODE_ITEM. Drops attributes and entries that the log lacks, and extents beyond the size.
     pub(super) fn replay_inode(&mut self, key: Key, bytes: &[u8]) -> Result<()> {
         if key.item_type != KeyType::INODE_ITEM {
             return Ok(());
@@ -41,7 +41,7 @@ impl Replay<'_, '_> {
         if kind == FileKind::Directory && old.is_some() {
             self.remove_entries(id.ino)?;
         }
-        // Removed entries have changed a directory's size.
+        // Read it again: removing entries has changed the directory's size.
         let old = self.find_inode(id.ino)?;
         let new = self.merged(&item, old.as_ref(), kind);
         if old.as_ref() != Some(&new) {
@@ -56,7 +56,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Returns the item that the subvolume gets. Sizes of directories and `nbytes` follow from the items that are
+    /// Returns the new inode item. The sizes of directories and `nbytes` are updated when their items are
     /// replayed.
     fn merged(&self, item: &InodeItem, old: Option<&InodeItem>, kind: FileKind) -> InodeItem {
         let Some(old) = old else {
@@ -88,7 +88,7 @@ impl Replay<'_, '_> {
         new
     }
 
-    /// Deletes the attributes that the log lacks. It has all of an inode's, or those that are changed later.
+    /// Deletes the attributes that the log lacks. A log has all attributes of an inode.
     fn remove_xattrs(&mut self, ino: InodeNr) -> Result<()> {
         let mut edits = Vec::new();
         let mut cursor = self.tree.view.cursor();
@@ -110,7 +110,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Replays an XATTR_ITEM, which holds all attributes of its hash.
+    /// Replays an XATTR_ITEM, which holds all attributes with the same hash.
     pub(super) fn replay_xattr(&mut self, key: Key, bytes: &[u8]) -> Result<()> {
         if self.tree.view.get(&key)?.is_some_and(|old| *old == *bytes) {
             return Ok(());
@@ -121,7 +121,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Takes the entries out of a directory that the log does not list where it is complete.
+    /// Removes the entries of a directory that the log lacks in its complete ranges.
     fn remove_entries(&mut self, dir: InodeNr) -> Result<()> {
         let log = self.log;
         let mut cursor = log.cursor();
@@ -178,14 +178,16 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// Returns the inode to which an item of the log belongs. Errors: it does not exist.
+    /// Returns the inode of a log item.
+    ///
+    /// Errors: the inode does not exist.
     pub(super) fn check_inode(&self, key: Key) -> Result<InodeItem> {
         let ino = InodeNr(key.objectid);
         let item = self.find_inode(ino)?;
         item.ok_or_else(|| self.corrupt(key, CorruptItem::LogNoInode(ino)))
     }
 
-    /// Puts an INODE_ITEM as it is.
+    /// Replaces an INODE_ITEM.
     pub(super) fn put_inode(&self, ino: InodeNr, item: &InodeItem) {
         let edit = Edit::Put(inode_key(ino), item.as_bytes().into());
         self.target.edit_items(&self.tree, vec![edit], None);

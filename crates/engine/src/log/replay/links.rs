@@ -1,4 +1,4 @@
-//! The last stage: the link counts of inodes whose names may have changed.
+//! The last stage: link counts of inodes whose names may have changed.
 
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeItem, InodeRefs};
@@ -10,7 +10,7 @@ use crate::error::{CorruptItem, Result};
 use crate::inode::{inode_key, kind_of, orphan_key};
 
 impl Replay<'_, '_> {
-    /// Counts the names of inodes. Those that have none are orphans.
+    /// Counts the names of inodes. Those without names become orphans.
     pub(super) fn count_links(&mut self) -> Result<()> {
         while let Some(ino) = self.recount.pop_first() {
             if let Some(item) = self.find_inode(ino)? {
@@ -23,7 +23,7 @@ impl Replay<'_, '_> {
     fn count_links_of(&mut self, ino: InodeNr, mut item: InodeItem) -> Result<()> {
         let names = self.count_names(ino)?;
         let is_dir = kind_of(self.file(ino), &item)? == FileKind::Directory;
-        // The directory at the top has a name that nothing lists.
+        // The top directory has one name, which no directory lists.
         if is_dir && names > 1 {
             return Err(self.corrupt(inode_key(ino), CorruptItem::LogDirectoryNames(names)));
         }
@@ -48,7 +48,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Takes all entries out of a directory that has lost its name. Their inodes may have other names.
+    /// Removes all entries of a directory that has lost its name. Their inodes may have other names.
     fn empty(&mut self, dir: InodeNr) -> Result<()> {
         loop {
             let first = Key::new(dir.0, KeyType::DIR_INDEX, 0);

@@ -1,16 +1,16 @@
-//! Replay: the items of a log enter the trees that they are copies of.
+//! Replay: applies the items of a log to the trees that they were copied from.
 //!
-//! The stages, for each subvolume: inodes; entries of directories; all other items; link counts. The order is the
-//! kernel's, since names count by what the log does not list, and each stage relies on those before.
+//! Stages per subvolume: inodes, directory entries, all other items, link counts. This is the kernel's order.
+//! Missing entries count as removed, and each stage relies on the ones before.
 //!
-//! A volume that is opened for writing commits what was replayed. On one that is opened for reading it stays in memory.
+//! A writable volume commits the result. A volume opened for reading keeps it in memory.
 //!
 //! Invariants
-//! - REPLAY-1: blocks and data of the log are not given out before what was replayed is committed.
-//! - REPLAY-2: nothing is written before all of the log was replayed. A log that cannot be replayed leaves the volume as
-//!   it was.
+//! - REPLAY-1: blocks and data of the log are not allocated before the replay is committed.
+//! - REPLAY-2: nothing is written before the whole log was replayed. A log that cannot be replayed leaves the
+//!   volume unchanged.
 //!
-//! Not here: what is copied into a log.
+//! Not here: the choice of the items in a log.
 
 mod extent_table;
 mod extents;
@@ -34,7 +34,7 @@ use ubtrfs_transaction::failpoint::{Failpoint, reach};
 use ubtrfs_transaction::roots::{Roots, Tree, blocks};
 use ubtrfs_transaction::{EditTarget, EditsInMemory, Reservation};
 
-/// Replays the log of a volume that is opened for writing, if there is one, and commits.
+/// Replays the log of a volume that is opened for writing, and commits. Does nothing without a log.
 pub(crate) fn replay(inodes: &Inodes) -> Result<()> {
     let manager = inodes.transactions()?;
     let Some(log) = Log::open(&inodes.roots).map_err(unreadable)? else {
@@ -47,7 +47,7 @@ pub(crate) fn replay(inodes: &Inodes) -> Result<()> {
     for block in log.blocks().map_err(unreadable)? {
         manager.space.pin(block, nodesize);
     }
-    // A full volume must be opened, and the kernel reserves nothing here either.
+    // No reservation: a full volume must mount, and the kernel does not reserve here either.
     let txn = manager.join_transaction(Reservation::already_made())?;
     let extents = ExtentTable::new(inodes, &txn)?;
     let replayed = replay_into(inodes, &log, &txn, Some(extents))
@@ -62,7 +62,7 @@ pub(crate) fn replay(inodes: &Inodes) -> Result<()> {
     Ok(manager.commit_running()?)
 }
 
-/// Shows a volume that is opened for reading with its log. Nothing is written.
+/// Replays the log of a volume that is opened for reading, in memory only.
 pub(crate) fn replay_in_memory(inodes: &Inodes) -> Result<()> {
     let Some(log) = Log::open(&inodes.roots).map_err(unreadable)? else {
         return Ok(());
@@ -109,17 +109,17 @@ struct Replay<'r, 'v> {
     log: &'r View,
     tree: Arc<Tree>,
     target: &'r dyn EditTarget,
-    /// The extents on disk; None where no references are kept.
+    /// The extents on disk. None in a replay in memory, which keeps no references.
     extents: Option<&'r mut ExtentTable<'v>>,
-    /// Inodes that the log says have no name: nothing of them is replayed.
+    /// Inodes without a name according to the log. Their other items are skipped.
     skipped: HashSet<u64>,
-    /// Inodes whose names are counted at the end.
+    /// Inodes whose names are counted in the last stage.
     recount: BTreeSet<InodeNr>,
-    /// How much more an inode holds, not yet in its item.
+    /// The change of an inode's `nbytes` that is not in its item yet.
     nbytes: Option<(InodeNr, i64)>,
 }
 
-/// A stage: what becomes of one item.
+/// A stage: a function that is called for each item.
 type Stage<'r, 'v> = fn(&mut Replay<'r, 'v>, Key, &[u8]) -> Result<()>;
 
 impl<'r, 'v> Replay<'r, 'v> {
@@ -148,13 +148,13 @@ impl<'r, 'v> Replay<'r, 'v> {
         self.flush_nbytes()
     }
 
-    /// Replays an item of any type but those of inodes themselves and of directories.
+    /// Replays items other than inode items and directory entries.
     fn replay_other(&mut self, key: Key, bytes: &[u8]) -> Result<()> {
         match key.item_type {
             KeyType::INODE_REF | KeyType::INODE_EXTREF => self.replay_refs(key, bytes),
             KeyType::XATTR_ITEM => self.replay_xattr(key, bytes),
             KeyType::EXTENT_DATA => self.replay_extent(key, bytes),
-            // Checksums are taken with the extents that they are of.
+            // Checksums are replayed together with their extents.
             _ => Ok(()),
         }
     }
@@ -179,7 +179,7 @@ fn unreadable(source: Error) -> Error {
     }
 }
 
-/// Wraps an error with the item of the log at which it was met, and the item's block.
+/// Adds the log item that caused an error, and the item's block.
 fn at_item(log: &SubvolumeLog, key: Key, source: Error) -> Error {
     if source.is_would_block() {
         return source;

@@ -1,4 +1,4 @@
-//! Names: entries of directories, and the back references that give inodes their names.
+//! Names: directory entries, and the back references that name inodes.
 
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::InodeNr;
@@ -13,7 +13,7 @@ use crate::log::logged_name::{LoggedName, names_of};
 use crate::namespace::{NewEntry, find_entry, find_listed, has_ref};
 
 impl Replay<'_, '_> {
-    /// Replays a DIR_INDEX, unless a back reference in the log will.
+    /// Replays a DIR_INDEX item, unless a back reference in the log will do so.
     pub(super) fn replay_entry(&mut self, key: Key, bytes: &[u8]) -> Result<()> {
         if key.item_type != KeyType::DIR_INDEX {
             return Ok(());
@@ -56,7 +56,7 @@ impl Replay<'_, '_> {
         self.link(key, target, &item, &name, Ref::Missing)
     }
 
-    /// Replays an INODE_REF or INODE_EXTREF. The names under its key are those that the log has.
+    /// Replays an INODE_REF or INODE_EXTREF. Afterwards its key has exactly the logged names.
     pub(super) fn replay_refs(&mut self, key: Key, bytes: &[u8]) -> Result<()> {
         let ino = InodeNr(key.objectid);
         if key.item_type == KeyType::INODE_REF && key.offset == ino.0 {
@@ -82,7 +82,7 @@ impl Replay<'_, '_> {
         let mut skipped = false;
         let mut known = Vec::with_capacity(names.len());
         for name in names.drain(..) {
-            // The names of one INODE_EXTREF are in several directories.
+            // An INODE_EXTREF may have names in several directories.
             if self.find_inode(name.dir)?.is_none() {
                 skipped = true;
                 continue;
@@ -100,7 +100,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Gives an inode a name, unless it has it, in place of whatever has it.
+    /// Adds a name to an inode, unless it has that name. Replaces another inode's entry with this name.
     fn replay_name(
         &mut self,
         key: Key,
@@ -123,7 +123,7 @@ impl Replay<'_, '_> {
         self.link(key, ino, item, name, Ref::InLog)
     }
 
-    /// Makes an entry.
+    /// Inserts an entry.
     fn link(
         &mut self,
         key: Key,
@@ -161,7 +161,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Takes a name away, with the back reference to it.
+    /// Removes a name and its back reference.
     pub(super) fn unlink(&mut self, dir: InodeNr, name: &[u8]) -> Result<()> {
         let key = Key::new(dir.0, KeyType::DIR_INDEX, 0);
         let found = find_entry(&self.tree.view, dir.0, name)?
@@ -192,7 +192,7 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// Notes names with an inode whose item in the log holds others, too.
+    /// Adds the names of an inode from a back reference item that could not be copied as a whole.
     fn add_missing_refs(&self, ino: InodeNr, names: &[LoggedName]) -> Result<()> {
         let extrefs = self.has_extrefs();
         for name in names {
@@ -211,7 +211,7 @@ impl Replay<'_, '_> {
     }
 }
 
-/// Whether the back reference to an entry comes with an item of the log.
+/// Whether the log has the back reference of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ref {
     InLog,

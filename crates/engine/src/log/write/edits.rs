@@ -1,4 +1,4 @@
-//! Edits of a log that are not made yet, over what the log has.
+//! Pending edits of a log, over its current items.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,14 +9,14 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_transaction::LogSession;
 use ubtrfs_transaction::roots::Tree;
 
-/// The log of a subvolume with edits that are made later, or never.
+/// The log of a subvolume with pending edits, which may be discarded.
 pub(super) struct LogEdits<'g> {
     session: &'g LogSession<'g>,
     subvolume: RootId,
     edits: BTreeMap<Key, Option<Arc<[u8]>>>,
 }
 
-/// Edits of a log that are to be made.
+/// Pending edits of a log.
 pub(super) struct Edits(BTreeMap<Key, Option<Arc<[u8]>>>);
 
 impl<'g> LogEdits<'g> {
@@ -50,7 +50,7 @@ impl<'g> LogEdits<'g> {
         };
     }
 
-    /// Returns the items of a range of keys, ascending.
+    /// Returns the items in a range of keys, in ascending order.
     pub(super) fn items_in(&self, range: RangeInclusive<Key>) -> Vec<(Key, Arc<[u8]>)> {
         let of_log = self.session.items_in(self.subvolume, range.clone());
         let unchanged = of_log.filter(|(key, _)| !self.edits.contains_key(key));
@@ -63,7 +63,7 @@ impl<'g> LogEdits<'g> {
         items
     }
 
-    /// Returns the last item of a range of keys.
+    /// Returns the last item in a range of keys.
     pub(super) fn last_in(&self, range: RangeInclusive<Key>) -> Option<(Key, Arc<[u8]>)> {
         let of_log = self.session.items_in(self.subvolume, range.clone()).rev();
         let of_log = of_log
@@ -80,7 +80,7 @@ impl<'g> LogEdits<'g> {
             .max_by_key(|(key, _)| *key)
     }
 
-    /// Returns the items that are put.
+    /// Returns the inserted and replaced items.
     pub(super) fn put_items(&self) -> impl Iterator<Item = (&Key, &Arc<[u8]>)> {
         let edits = self.edits.iter();
         edits.filter_map(|(key, item)| Some((key, item.as_ref()?)))
@@ -102,7 +102,7 @@ impl Edits {
     }
 }
 
-/// Returns the range of all keys of an inode whose types are in a range.
+/// Returns the range of an inode's keys with the given types.
 pub(super) fn keys_of(ino: u64, types: RangeInclusive<KeyType>) -> RangeInclusive<Key> {
     Key::new(ino, *types.start(), 0)..=Key::new(ino, *types.end(), u64::MAX)
 }

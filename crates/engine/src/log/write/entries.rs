@@ -1,4 +1,4 @@
-//! Entries of a directory that is logged in full, and what the new ones lead to.
+//! The entries of a fully logged directory, and the inodes that they lead to.
 
 use ubtrfs_format::item::{DirEntries, FileKind};
 use ubtrfs_format::key::KeyType;
@@ -8,7 +8,7 @@ use super::gather::{EditedItem, Gather, Step, Subject};
 use super::{Part, Stop};
 
 impl Gather<'_> {
-    /// Adds entries of a directory that were made or removed, by the keys that list them.
+    /// Adds entries of a directory that were added or removed, given by their DIR_INDEX items.
     pub(super) fn add_entries(&mut self, dir: &Subject, entries: Vec<EditedItem>) -> Step {
         for (key, item) in entries {
             let Some(item) = item else {

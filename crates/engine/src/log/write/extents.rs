@@ -1,7 +1,8 @@
 //! File extents in a log, and the checksums of their data.
 //!
 //! Invariants
-//! - LOG-WRITE-1: file extents in a log do not overlap, and cover all of the file that differs from the last commit.
+//! - LOG-WRITE-1: file extents in a log do not overlap, and cover all of the file that differs from the last
+//!   commit.
 
 use std::ops::Range;
 
@@ -20,8 +21,8 @@ use crate::file::Extent;
 use crate::inode::{decode_inode, inode_key};
 
 impl Gather<'_> {
-    /// Adds the extents that a file has now where they were changed, and those beyond its end. `logged_size`: how large
-    /// the log has it.
+    /// Adds the current extents of a file where it was changed, and those beyond its end. `logged_size` is
+    /// the file's size in the log.
     pub(super) fn add_extents(
         &mut self,
         subject: &Subject,
@@ -31,7 +32,7 @@ impl Gather<'_> {
         let sectorsize = self.inodes.roots.sectorsize();
         let end = subject.item.size.get().next_multiple_of(sectorsize);
         let mut extents = Vec::new();
-        // A range that was cut off before the log was taken is a hole in a file that has grown since.
+        // If the file was truncated before it was logged and has grown again, the range in between is a hole.
         let grown = logged_size.min(end).next_multiple_of(sectorsize)..end;
         for range in self.changed_ranges(subject.ino, changed, grown)? {
             let at = |offset| Key::new(subject.ino, KeyType::EXTENT_DATA, offset);
@@ -40,7 +41,7 @@ impl Gather<'_> {
             }
             self.add_range_of_file(subject.ino, range, end, &mut extents)?;
         }
-        // A replay cuts the file at its end first.
+        // Replay first truncates the file to its size, which would drop preallocated extents beyond it.
         for (key, extent) in self.extents_across(&self.tree.view, subject.ino, end..u64::MAX)? {
             if matches!(extent, Extent::Disk(_)) {
                 self.log.put(key, extent.encode());
@@ -53,7 +54,8 @@ impl Gather<'_> {
         }
     }
 
-    /// Returns the parts of a file that were changed, ascending and apart. None ends within an extent that the log has.
+    /// Returns the changed parts of a file, in ascending order and merged. No part ends within a logged
+    /// extent.
     fn changed_ranges(
         &self,
         ino: u64,
@@ -64,6 +66,7 @@ impl Gather<'_> {
         let mut ranges = vec![grown.clone()];
         for key in changed {
             if key.item_type != KeyType::EXTENT_DATA {
+                // Include the old and the new extent at this key, as well as the logged one.
                 continue;
             }
             ranges.push(self.to_next_extent(key, grown.end)?);
@@ -79,6 +82,7 @@ impl Gather<'_> {
         }
         ranges.retain(|range| !range.is_empty());
         let logged = keys_of(ino, KeyType::EXTENT_DATA..=KeyType::EXTENT_DATA);
+        // Extend each range to whole logged extents, which are replaced as a whole.
         for range in &mut ranges {
             let at = |offset| Key {
                 offset,
@@ -106,8 +110,8 @@ impl Gather<'_> {
         Ok(ranges)
     }
 
-    /// Returns the range from a place of a file to the next extent behind it, or to `end`. The range may be a hole now
-    /// where a part of a committed extent was left, which the log does not mention.
+    /// Returns the range from `key` to the next extent, or to `end`. It may be a hole that was cut out of a
+    /// committed extent, for which no key was logged.
     fn to_next_extent(&self, key: Key, end: u64) -> Result<Range<u64>> {
         let mut cursor = self.tree.view.cursor();
         let mut more = cursor.seek(&key)?;
@@ -135,7 +139,7 @@ impl Gather<'_> {
         Extent::decode(item).map_err(|what| Error::Corrupt { tree, key, what })
     }
 
-    /// Adds the extents of a range, and holes where it has none before the end of the file (LOG-WRITE-1).
+    /// Adds the extents of a range, and explicit holes up to the end of the file (LOG-WRITE-1).
     fn add_range_of_file(
         &mut self,
         ino: u64,
@@ -148,7 +152,7 @@ impl Gather<'_> {
         for (key, extent) in self.extents_across(&self.tree.view, ino, range.clone())? {
             self.add_hole(ino, at..key.offset.min(end));
             at = key.offset.saturating_add(extent.len(sectorsize));
-            // A replay leaves alone what is left of an extent around what was written into it.
+            // Replay keeps the remainders of a committed extent around a newer write.
             if !self.is_committed(ino, key.offset, &extent)? {
                 self.log.put(key, extent.encode());
                 extents.push((key.offset, extent));
@@ -203,7 +207,7 @@ impl Gather<'_> {
         Ok(extents)
     }
 
-    /// Adds the extents beyond the end of a committed file, which a replay cuts off whatever the log has of the file.
+    /// Adds the extents beyond the end of a committed file, because replay would drop them.
     pub(super) fn keep_reserved_extents(&mut self, ino: u64) -> Step {
         let Some(bytes) = self.committed.get(&inode_key(InodeNr(ino)))? else {
             return Ok(());
@@ -219,7 +223,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Adds the checksums of data that the last commit does not know at its place in the file.
+    /// Adds the checksums of data that the last commit does not have at this place of the file.
     fn add_csums(&mut self, extents: &[(u64, Extent)]) -> Step {
         let roots = &*self.inodes.roots;
         for (_, extent) in extents {
@@ -238,7 +242,8 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Returns whether the last commit has the same data at the same place of the file, and so its checksums.
+    /// Returns whether the last commit has the same data at the same place of the file, and thus its
+    /// checksums.
     fn is_committed(&self, ino: u64, start: u64, extent: &Extent) -> Result<bool> {
         let Extent::Disk(part) = extent else {
             return Ok(false);
@@ -252,7 +257,8 @@ impl Gather<'_> {
             let Extent::Disk(old) = before else {
                 return Ok(false);
             };
-            // Both are of one extent, and where they begin in it goes along with where they begin in the file.
+            // Both must be of the same extent, at the same distance between file offset and offset in the
+            // extent.
             let is_same = !old.prealloc
                 && old.disk == part.disk
                 && old.offset.wrapping_sub(part.offset) == key.offset.wrapping_sub(start);
@@ -261,11 +267,11 @@ impl Gather<'_> {
             }
             at = key.offset.saturating_add(old.len);
         }
-        // A part that is shared with another file may reach further than it did.
+        // A part that is shared with another file may be longer than before.
         Ok(at >= end)
     }
 
-    /// Puts checksums in place of those that the log has of these sectors, so that no two items overlap.
+    /// Adds checksums, replacing logged ones of the same sectors, so that no two items overlap.
     fn put_csums(&mut self, start: Logical, sums: &[u8]) {
         let shape = CsumShape::of(&self.inodes.roots.superblock());
         let (mut start, mut sums) = (start, sums.to_vec());

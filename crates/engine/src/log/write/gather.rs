@@ -1,15 +1,18 @@
-//! Gathering what a log must have of some inodes, and of all others without which a replay would lose something.
+//! Gathers the items that a log needs for some inodes, and for all others without which replay would lose
+//! data.
 //!
-//! Changes since the last commit follow from the mutable set of the subvolume. An inode that is logged may need others:
-//! new directories above it, the inode that had its name, the directories that had its names. They are queued, and each
-//! may need others again.
+//! The changes since the last commit are in the mutable set of the subvolume. A logged inode may need others:
+//! new directories above it, the inode that had its name before, the directories that contained its names.
+//! They are queued, and each may need more inodes.
 //!
 //! Invariants
-//! - LOG-WRITE-3: a log takes a name from an inode only if it has the inode's other names, or the inode has none left.
-//! - LOG-WRITE-4: a log has no item with which Linux could crash (`replay_outgrows_leaf`).
-//! - LOG-WRITE-5: the mode, owner and attributes of an inode are of one moment, as far as a replay takes them.
+//! - LOG-WRITE-3: a log removes a name of an inode only if it has the inode's other names, or the inode has
+//!   no names left.
+//! - LOG-WRITE-4: a log has no item that could crash Linux (`replay_outgrows_leaf`).
+//! - LOG-WRITE-5: the mode, owner and attributes of an inode are from the same moment, as far as replay
+//!   applies them.
 //!
-//! Not here: when a log is written.
+//! Not here: the decision to write a log.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::RangeInclusive;
@@ -30,57 +33,58 @@ use crate::error::Result;
 use crate::file::Durable;
 use crate::inode::{Inodes, decode_inode, inode_key, kind_of};
 
-/// With more inodes a commit takes the place of the log.
+/// With more inodes than this, a full commit replaces the log.
 const MOST_INODES: usize = 20_000;
 
 pub(super) type Step = std::result::Result<(), Stop>;
 
-/// The gathering of one subvolume's log.
+/// The state while one subvolume's log is gathered.
 pub(super) struct Gather<'g> {
     pub(super) inodes: &'g Inodes,
     pub(super) tree: &'g Arc<Tree>,
-    /// The subvolume as of the last commit, which a replay goes on from.
+    /// The subvolume as of the last commit, which is the base of a replay.
     pub(super) committed: View,
     pub(super) log: LogEdits<'g>,
     known: &'g LoggedInodes,
-    /// The changes of `known`. None: not logged any more.
+    /// Changes of `known`. None: removed from the log.
     changes: ByInode<Option<LoggedInode>>,
-    /// Whether the last commit lacks an inode, as far as it was asked.
+    /// A cache of `is_new`: whether the last commit lacks an inode.
     new_inodes: ByInode<bool>,
     last_committed: Option<u64>,
-    /// The back references of logged inodes that were changed since.
+    /// The back references of logged inodes that have changed since.
     renamed: BTreeMap<u64, Vec<Key>>,
     queue: Vec<(u64, Part)>,
-    /// Inodes that were queued in full, even if the log had them: those to sync, and directories that had their names.
+    /// Inodes that were queued in full even if they were logged: those to sync, and directories that
+    /// contained their names.
     updated: HashSet<u64>,
-    /// Inodes whose last committed name a replay takes away.
+    /// Inodes whose last committed name replay removes.
     pub(super) hidden: HashSet<u64>,
-    /// Directories that were looked at for being moved.
+    /// Directories that were checked for having been moved.
     pub(super) climbed: HashSet<u64>,
-    /// Inodes that the log has all of what was changed.
+    /// Inodes whose changes are now completely logged.
     complete: Vec<u64>,
     visited: usize,
 }
 
-/// The items that a log gets.
+/// The gathered changes of a log.
 pub(super) struct Gathered {
     edits: Edits,
     changes: ByInode<Option<LoggedInode>>,
     complete: Vec<u64>,
 }
 
-/// An inode that is logged.
+/// An inode to be logged.
 pub(super) struct Subject {
     pub(super) ino: u64,
     pub(super) item: InodeItem,
     pub(super) kind: FileKind,
-    /// The last commit does not know it.
+    /// Whether the last commit lacks it.
     pub(super) is_new: bool,
-    /// The log does not have it yet, so no item of it.
+    /// Whether the log has no item of it yet.
     pub(super) is_unlogged: bool,
 }
 
-/// An item that the running transaction has changed, with its key. None: deleted.
+/// An item that the running transaction has edited. None: deleted.
 pub(super) type EditedItem = (Key, Option<Arc<[u8]>>);
 
 impl<'g> Gather<'g> {
@@ -130,14 +134,14 @@ impl<'g> Gather<'g> {
         })
     }
 
-    /// Refuses items that have grown too far since the last commit (LOG-WRITE-4).
+    /// Checks that no item has grown too far since the last commit (LOG-WRITE-4).
     fn check_growth(&self) -> Step {
         let nodesize = self.inodes.roots.superblock().nodesize.get() as usize;
         for (key, item) in self.log.put_items() {
             let new_len = item.len();
             let outgrows =
                 |old_len| replay_outgrows_leaf(key.item_type, old_len, new_len, nodesize);
-            // The committed item is longer than this, or no danger.
+            // The committed item is at least as long as this one, or there is no danger.
             if !outgrows(new_len.saturating_sub(1)) {
                 continue;
             }
@@ -149,7 +153,7 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// Returns whether the log has all of a regular file but its times.
+    /// Returns whether everything but the times of a regular file is logged.
     fn is_logged_but_times(&self, ino: u64) -> Result<bool> {
         let key = inode_key(InodeNr(ino));
         if self.part(ino) != Some(Part::All) || self.renamed.contains_key(&ino) {
@@ -176,7 +180,7 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// Takes up the changes of names that the log has.
+    /// Handles changed names of inodes that are in the log.
     fn follow_names(&mut self) -> Step {
         let names = self.tree.log_journal.names();
         for of_dir in names
@@ -203,12 +207,13 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// Returns an item that the running transaction has edited, as it is now. Only the mutable set counts.
+    /// Returns the current value of an item that the running transaction has edited. Reads only the mutable
+    /// set.
     fn edited(&self, key: Key) -> Option<Arc<[u8]>> {
         self.tree.edited(&key).flatten()
     }
 
-    /// Returns [`Gather::edited`] of keys of one type of one inode, which ascend. Adjacent keys are looked up together.
+    /// Returns [`Gather::edited`] of ascending keys of one inode and type. Adjacent keys share one look-up.
     fn edited_items(&self, keys: &[Key]) -> Vec<EditedItem> {
         let mut items = Vec::with_capacity(keys.len());
         for run in keys.chunk_by(|key, next| key.offset + 1 == next.offset) {
@@ -224,7 +229,7 @@ impl<'g> Gather<'g> {
         items
     }
 
-    /// Returns the part of an inode that the log has.
+    /// Returns the logged part of an inode.
     fn part(&self, ino: u64) -> Option<Part> {
         match self.changes.get(&ino) {
             Some(change) => change.as_ref().map(|logged| logged.what),
@@ -232,7 +237,7 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// Returns the note on an inode that the log has from now on.
+    /// Returns the logged state of an inode, created if necessary.
     fn logged(&mut self, ino: u64) -> &mut LoggedInode {
         let known = self.known;
         let change = self
@@ -245,14 +250,14 @@ impl<'g> Gather<'g> {
         })
     }
 
-    /// Has the log get this part of an inode.
+    /// Queues an inode unless `part` of it is logged.
     pub(super) fn need(&mut self, ino: u64, part: Part) {
         if self.part(ino).is_none_or(|known| known < part) {
             self.queue.push((ino, part));
         }
     }
 
-    /// Has the log get all of an inode as it is, once in a gathering.
+    /// Queues all of an inode's current state, once per gathering.
     pub(super) fn need_once(&mut self, ino: u64) {
         if self.updated.insert(ino) {
             self.queue.push((ino, Part::All));
@@ -263,7 +268,7 @@ impl<'g> Gather<'g> {
         FileId::new(self.tree.id(), InodeNr(ino))
     }
 
-    /// Finds the inode in the subvolume as it is, unless it has no name.
+    /// Returns the current item of an inode, unless it has no name.
     pub(super) fn find(&self, ino: u64) -> Result<Option<InodeItem>> {
         match self.tree.view.get(&inode_key(InodeNr(ino)))? {
             Some(bytes) => self.unless_nameless(ino, &bytes),
@@ -324,7 +329,7 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// Returns whether the last commit has no such inode.
+    /// Returns whether the last commit lacks the inode.
     pub(super) fn is_new(&mut self, ino: u64) -> Result<bool> {
         if ino > self.last_committed()? {
             return Ok(true);
@@ -337,7 +342,7 @@ impl<'g> Gather<'g> {
         Ok(is_new)
     }
 
-    /// Returns the number of the last inode of the last commit.
+    /// Returns the highest inode number of the last commit.
     fn last_committed(&mut self) -> Result<u64> {
         if let Some(last) = self.last_committed {
             return Ok(last);
@@ -350,14 +355,14 @@ impl<'g> Gather<'g> {
         Ok(*self.last_committed.insert(last))
     }
 
-    /// Returns whether the running transaction has changed anything of an inode.
+    /// Returns whether the running transaction has edited any item of an inode.
     fn is_changed(&self, ino: u64) -> bool {
         self.tree
             .is_edited_in(keys_of(ino, KeyType(0)..=KeyType(u8::MAX)))
     }
 
-    /// Adds the inode itself, and all its items but its names. `edited` has its attributes among others, if it is
-    /// unlogged.
+    /// Adds the inode item and all other items except names. For an unlogged inode, `edited` contains its
+    /// changed attributes.
     fn add_items(
         &mut self,
         subject: &Subject,
@@ -385,14 +390,14 @@ impl<'g> Gather<'g> {
                 .put(inode_key(InodeNr(ino)), subject.item.as_bytes()),
         }
         if subject.is_unlogged && subject.is_new {
-            // The mutable set has them all.
+            // All attributes of a new inode are in the mutable set.
             for (key, item) in edited.iter().filter(|(key, _)| is_attributes(key)) {
                 if let Some(item) = item {
                     self.log.put(*key, Arc::clone(item));
                 }
             }
         } else if part == Part::Existence {
-            // LOG-WRITE-5: a replay leaves the committed mode and owner alone.
+            // LOG-WRITE-5: replay keeps the committed mode and owner, so log the committed attributes.
             self.add_xattrs(subject, &self.committed.clone())?;
         } else if known != Some(Part::All) || changed.iter().any(is_attributes) {
             let tree = self.tree;
@@ -426,7 +431,7 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// Returns the size that the log has of an inode.
+    /// Returns the logged size of an inode.
     fn logged_size(&self, ino: u64) -> Result<u64> {
         match self.log.get(&inode_key(InodeNr(ino))) {
             Some(bytes) => Ok(decode_inode(self.file(ino), bytes)?.size.get()),
@@ -434,7 +439,8 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// Adds an inode of which a replay takes nothing else if the last commit knows it.
+    /// Adds an inode item that makes replay create the inode if the last commit lacks it, and keep it
+    /// otherwise.
     fn add_existence(&mut self, subject: &Subject) -> Step {
         let mut item = subject.item;
         item.generation = 0.into();
@@ -447,7 +453,7 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// Adds all attributes that `view` has, since a replay deletes those that the log lacks.
+    /// Adds all attributes from `view`. Replay deletes the others.
     fn add_xattrs(&mut self, subject: &Subject, view: &View) -> Step {
         let range = keys_of(subject.ino, KeyType::XATTR_ITEM..=KeyType::XATTR_ITEM);
         let mut gone: BTreeSet<Key> = self
@@ -473,7 +479,7 @@ impl<'g> Gather<'g> {
         is_of_new_inode: bool,
     ) -> Result<Vec<(Key, Arc<[u8]>)>> {
         if is_of_new_inode {
-            // The mutable set has them all.
+            // All attributes of a new inode are in the mutable set.
             let edited = self.tree.edited_in(range).into_iter();
             return Ok(edited
                 .filter_map(|(key, item)| Some((key, item?)))
@@ -492,7 +498,7 @@ impl<'g> Gather<'g> {
         Ok(items)
     }
 
-    /// Adds an inode that has no name any more. A replay removes the names that it had.
+    /// Adds an inode without names. Replay removes its committed names.
     fn add_nameless(&mut self, ino: u64) -> Step {
         let all = keys_of(ino, KeyType(0)..=KeyType(u8::MAX));
         for (key, _) in self.log.items_in(all) {
@@ -509,7 +515,7 @@ impl<'g> Gather<'g> {
 }
 
 impl Gathered {
-    /// Enters it into the log. No operation edits the subvolume meanwhile.
+    /// Applies the edits to the log. No operation edits the subvolume at the same time (LOG-WRITE-2).
     pub(super) fn enter(
         self,
         tree: &Arc<Tree>,

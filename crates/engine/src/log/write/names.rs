@@ -1,7 +1,7 @@
-//! Names in a log: those that an inode has got, and those that it has lost.
+//! Names in a log: those that an inode gained, and those that it lost.
 //!
-//! A name that was got is said by a back reference. A name that was lost is said by a range of indexes of its directory in
-//! which the log is complete.
+//! A gained name is logged as a back reference. A lost name is logged as a range of indexes of its directory
+//! for which the log is complete.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::error::Result;
 use crate::log::logged_name::{LoggedName, names_of};
 use crate::namespace::{find_entry, find_listed};
 
-/// The number of a subvolume's top directory.
+/// The inode number of a subvolume's top directory.
 const TOP: u64 = RootId::FIRST_FREE;
 
 impl Gather<'_> {
-    /// Adds a back reference that was changed. A replay removes the committed names under its key that it lacks.
+    /// Adds a changed back reference. Replay removes the committed names under its key that the log lacks.
     pub(super) fn add_names(
         &mut self,
         subject: &Subject,
@@ -56,9 +56,11 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Queues the directories that had names of a synced inode at the last commit, if its names were changed since.
+    /// Queues the directories that contained names of a synced inode at the last commit, if its names have
+    /// changed.
     ///
-    /// Linux logs them in full as well. So an entry that was moved out of them before is at its new place.
+    /// As in Linux, these are logged in full. An entry that was moved out of such a directory is thus found
+    /// at its new place.
     pub(super) fn need_committed_parents(&mut self, ino: u64) -> Step {
         let refs = keys_of(ino, KeyType::INODE_REF..=KeyType::INODE_EXTREF);
         if !self.tree.is_edited_in(refs) || self.is_new(ino)? || self.find(ino)?.is_none() {
@@ -74,7 +76,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Adds a name that an inode has got since the last commit.
+    /// Adds a name that an inode gained since the last commit.
     fn add_name(&mut self, subject: &Subject, name: &LoggedName) -> Step {
         let dir = name.dir.0;
         if self.is_new(dir)? {
@@ -83,7 +85,7 @@ impl Gather<'_> {
             if let Some(before) = find_entry(&self.committed, dir, &name.name)? {
                 self.hide_target(before.location, subject.ino)?;
             }
-            // The index of an entry that was removed may have been given out again.
+            // The index of a removed entry may have been reused.
             self.hide_index(dir, name)?;
         }
         match subject.kind {
@@ -92,7 +94,7 @@ impl Gather<'_> {
         }
     }
 
-    /// Takes away a committed entry whose index a name has got, unless it is of that name.
+    /// Hides the committed entry at the index of a new name, unless it has the same name.
     fn hide_index(&mut self, dir: u64, name: &LoggedName) -> Step {
         match find_listed(&self.committed, dir, name.index)? {
             Some((listed, _)) if listed != name.name => self.hide_name(dir, name.index),
@@ -100,7 +102,7 @@ impl Gather<'_> {
         }
     }
 
-    /// Adds the directories above a moved one that were moved as well. Without them a replay might close a circle.
+    /// Adds directories above a moved one that were moved as well. Without them, replay could create a cycle.
     fn climb(&mut self, dir: u64) -> Step {
         let mut at = dir;
         while at != TOP && self.climbed.insert(at) {
@@ -119,7 +121,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Has a replay take away all names that an inode had at the last commit.
+    /// Makes replay remove all names that an inode had at the last commit.
     pub(super) fn hide_committed_names(&mut self, ino: u64) -> Step {
         for name in self.committed_names(ino)? {
             self.hide_name(name.dir.0, name.index)?;
@@ -142,7 +144,7 @@ impl Gather<'_> {
         Ok(names)
     }
 
-    /// Has a replay take away the committed entry at an index of a directory.
+    /// Makes replay remove the committed entry at an index of a directory.
     pub(super) fn hide_name(&mut self, dir: u64, index: u64) -> Step {
         let Some((name, entry)) = find_listed(&self.committed, dir, index)? else {
             return Ok(());
@@ -156,7 +158,8 @@ impl Gather<'_> {
         self.hide_target(entry.location, 0)
     }
 
-    /// Needs the inodes that have names which the log has of another inode, before the log loses or keeps them.
+    /// Queues the inodes that now have names which the log has for another inode, before the log drops or
+    /// keeps these.
     pub(super) fn need_successors(&mut self, key: Key) -> Step {
         let Some(logged) = self.log.get(&key) else {
             return Ok(());
@@ -167,7 +170,8 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Needs the inode that has a name which another inode has lost. So the name is there before and after a replay.
+    /// Queues the inode that now has a name which another inode lost. The name then exists both before and
+    /// after a replay.
     fn need_successor(&mut self, dir: u64, name: &[u8]) -> Step {
         match find_entry(&self.tree.view, dir, name)? {
             Some(entry) if entry.location.item_type == KeyType::INODE_ITEM => {
@@ -179,7 +183,7 @@ impl Gather<'_> {
         }
     }
 
-    /// Hides the target of a committed entry that goes, unless the entry leads to `owner`. The log must have the target
+    /// Hides the target of a removed committed entry, unless it is `owner`. The log must have the target
     /// (LOG-WRITE-3).
     fn hide_target(&mut self, location: Key, owner: u64) -> Step {
         if location.item_type != KeyType::INODE_ITEM {
@@ -195,7 +199,7 @@ impl Gather<'_> {
                 self.need(ino, Part::Existence);
                 continue;
             }
-            // A replay empties a directory that loses its name.
+            // Replay removes all entries of a directory that loses its name.
             let entries = keys_of(ino, KeyType::DIR_INDEX..=KeyType::DIR_INDEX);
             let mut cursor = self.committed.cursor();
             let mut more = cursor.seek(entries.start())?;
@@ -215,7 +219,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Says that the log is complete at an index of a directory. Ranges that touch become one.
+    /// Marks the log as complete at an index of a directory. Adjacent ranges are merged.
     fn add_range(&mut self, dir: u64, index: u64) {
         let key = |index| Key::new(dir, KeyType::DIR_LOG_INDEX, index);
         let (mut first, mut last) = (index, index);

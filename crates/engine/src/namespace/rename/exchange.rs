@@ -1,4 +1,4 @@
-//! Exchanging what two names lead to.
+//! Exchanging two names.
 
 use ubtrfs_format::item::InodeItem;
 use ubtrfs_transaction::Reservation;
@@ -53,8 +53,8 @@ impl<'a> Rename<'a> {
         Ok(())
     }
 
-    /// Checks an exchange in the kernel's order. `from` and `to` are the directories' items. Returns the items of the
-    /// inodes that move.
+    /// Checks an exchange in the kernel's order. `from` and `to` are the items of the directories. Returns
+    /// the items of the inodes.
     fn check_exchange(
         &self,
         from: &InodeItem,

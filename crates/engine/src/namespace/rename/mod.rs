@@ -1,11 +1,10 @@
-//! Moving a name: within a directory, to another directory, over another name, or two names against each
-//! other.
+//! Renaming: within a directory, to another directory, over an existing name, or exchanging two names.
 //!
-//! Subvolumes may move between subvolumes, other inodes not. A directory never moves into itself.
+//! Subvolumes may move between subvolumes, other inodes may not. A directory never moves into itself.
 //!
-//! Locks: `InodeTable::rename_lock` if a directory goes to another directory or a subvolume moves at all; then both
-//! directories. The inodes behind the names are tried, and if one is busy all are let go, taken at once, and the names
-//! looked up again.
+//! Locks: `InodeTable::rename_lock` if a directory changes its parent or a subvolume moves at all; then both
+//! directories. The inodes behind the names are only tried. If one is busy, all locks are released and taken
+//! again in order, and the names are looked up again.
 
 mod exchange;
 mod place;
@@ -25,23 +24,23 @@ use crate::inode::{
 use crate::namespace::Namespace;
 use place::{Drafts, Place};
 
-/// The treatment of the new name if it exists.
+/// The treatment of an existing new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RenameMode {
     #[default]
     Replace,
-    /// It must not exist.
+    /// Fail.
     NoReplace,
-    /// It becomes the old name.
+    /// Exchange the two names.
     Exchange,
 }
 
-/// Directories above each other beyond this can only be a loop.
+/// Deeper nesting than this can only be a loop.
 const MAX_DEPTH: usize = 1 << 20;
-/// Items of a rename, with those of a small file that is replaced.
+/// Items of a rename, including the items of a small file that it replaces.
 const COST: u64 = 56;
 
-/// A rename whose names are locked and known.
+/// A rename with locked and resolved names.
 struct Rename<'a> {
     namespace: &'a Namespace,
     old: &'a Place<'a>,
@@ -51,7 +50,7 @@ struct Rename<'a> {
 }
 
 impl Namespace {
-    /// Moves `name` of `dir` to `to`, a directory and a name.
+    /// Renames `name` of `dir` to `to`, a directory and a name.
     pub(crate) fn rename(
         &self,
         dir: FileId,
@@ -62,8 +61,8 @@ impl Namespace {
         self.rename_with((dir, name), to, mode, None)
     }
 
-    /// Moves a name as `rename` does, and leaves an inode made of `whiteout` as the old name. Overlay file systems hide
-    /// names of lower layers by a character device 0:0.
+    /// Renames like `rename`, and creates an inode from `whiteout` under the old name. Overlay file systems
+    /// hide names of lower layers by a character device 0:0.
     pub(crate) fn rename_leaving(
         &self,
         dir: FileId,
@@ -147,7 +146,7 @@ impl Namespace {
                 (_, new) => rename.replace(reservation, locked, drafts, new.as_ref(), whiteout),
             };
             let places = [Some(&old), new.as_ref()].into_iter().flatten();
-            // Cached names of directories are worth keeping.
+            // Keep directories in the table, as their cached names are useful.
             let files = places.filter(|place| !place.is_dir());
             for inode in files.filter_map(|place| place.inode.as_ref()) {
                 self.inodes.release(inode);
@@ -156,7 +155,7 @@ impl Namespace {
         }
     }
 
-    /// Returns whether the directory `above` is `dir` or holds it at any depth.
+    /// Returns whether the directory `above` is `dir` or one of its ancestors.
     fn is_above(&self, above: FileId, dir: FileId) -> Result<bool> {
         let mut at = dir;
         for _ in 0..MAX_DEPTH {
@@ -178,14 +177,14 @@ impl Namespace {
 }
 
 impl Rename<'_> {
-    /// Returns whether both names lead to one inode. All empty subvolume directories have one number, but each is an
-    /// inode of its own.
+    /// Returns whether both names lead to the same inode. Empty subvolume directories all have the same
+    /// number, but are different inodes.
     fn is_same(&self, new: &Place<'_>) -> bool {
         let is_one_place = self.old.dir.id == new.dir.id && self.old.name == new.name;
         is_one_place || self.old.id == new.id && !new.id.is_empty_subvolume_dir()
     }
 
-    /// Refuses to move a directory into itself or over one that holds it.
+    /// Checks that no directory moves into itself or replaces one of its ancestors.
     fn refuse_loops(&self, new: Option<&Place<'_>>, mode: RenameMode) -> Result<()> {
         if self.within_dir() {
             return Ok(());
@@ -203,8 +202,8 @@ impl Rename<'_> {
         }
     }
 
-    /// Refuses what keeps its name. `dir` is the item of its directory. Returns its own item, unless it is the empty
-    /// directory of a subvolume.
+    /// Checks that a name may be removed. `dir` is the item of its directory. Returns the item of its inode,
+    /// or None for an empty subvolume directory.
     fn may_leave(&self, place: &Place<'_>, dir: &InodeItem) -> Result<Option<InodeItem>> {
         may_remove(&place.dir.tree, place.dir.id, dir)?;
         if place.id.is_empty_subvolume_dir() {
@@ -221,7 +220,7 @@ impl Rename<'_> {
         Ok(Some(item))
     }
 
-    /// Checks whether an inode may move. A directory that changes its parent is written to itself.
+    /// Checks that an inode may move. A directory that gets another parent is itself changed.
     fn may_move(&self, place: &Place<'_>) -> Result<()> {
         if self.within_dir() || !place.is_dir() || place.id.is_empty_subvolume_dir() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Names and what they lead to, and moving them in drafts.
+//! Names with their targets, and drafts that move them.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::namespace::Namespace;
 use crate::namespace::entry::{FoundEntry, NewEntry, entry_key, search_index};
 use crate::namespace::root_ref::RootPlace;
 
-/// A name and what it leads to.
+/// A name with its target.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     pub(super) dir: &'a Arc<Inode>,
     pub(super) name: &'a [u8],
     pub(super) entry: FoundEntry,
-    /// The root directory of a subvolume, or an empty subvolume directory, if the entry says so.
+    /// The root directory of a subvolume, or an empty subvolume directory, if the entry leads to a subvolume.
     pub(super) id: FileId,
-    /// None for subvolumes and empty subvolume directories, of which the entry alone changes.
+    /// None for subvolumes and empty subvolume directories, whose own items do not change.
     pub(super) inode: Option<Arc<Inode>>,
 }
 
@@ -34,7 +34,7 @@ impl Place<'_> {
         self.inode.is_none()
     }
 
-    /// Returns whether ways up to the top lead through here, and change if it moves to `dir`.
+    /// Returns whether moving it to `dir` changes the ancestors of any directory.
     pub(super) fn changes_ancestors(&self, dir: FileId) -> bool {
         self.is_subvolume() || self.is_dir() && self.dir.id != dir
     }
@@ -76,7 +76,7 @@ impl<'t> Drafts<'t> {
         &mut self.drafts[at]
     }
 
-    /// Finds the inode that `name` leads to in `dir`, which is locked. The place has what it takes to lock that inode.
+    /// Looks up `name` in `dir`, which is locked. The caller can then lock the inode of the result.
     pub(super) fn place(
         &mut self,
         dir: &'t Arc<Inode>,
@@ -102,12 +102,12 @@ impl<'t> Drafts<'t> {
         }))
     }
 
-    /// Finds the entry of `name` in `dir`.
+    /// Looks up the entry `name` in `dir`.
     pub(super) fn find(&mut self, dir: &'t Arc<Inode>, name: &[u8]) -> Result<Option<FoundEntry>> {
         self.of(&dir.tree).find_entry(dir.id.ino, name)
     }
 
-    /// Takes a name away, but for the sizes and times.
+    /// Removes a name, without updating sizes and times.
     pub(super) fn detach(&mut self, place: &Place<'t>) -> Result<()> {
         let (dir, name) = (place.dir.id, place.name);
         let index = if place.is_subvolume() {
@@ -121,14 +121,14 @@ impl<'t> Drafts<'t> {
         draft.remove_entry(dir.ino, name, index)
     }
 
-    /// Takes away the name of a subvolume that was not copied with the snapshot.
+    /// Removes the name of a nested subvolume that the snapshot did not copy.
     pub(super) fn detach_empty_subvolume_dir(&mut self, place: &Place<'t>) -> Result<()> {
         let (dir, name) = (place.dir.id, place.name);
         let index = search_index(&place.dir.tree.view, dir, name)?.ok_or(Error::NotFound)?;
         self.of(&place.dir.tree).remove_entry(dir.ino, name, index)
     }
 
-    /// Gives what `place` leads to another name.
+    /// Adds another name for the target of `place`.
     pub(super) fn attach(
         &mut self,
         place: &Place<'t>,

@@ -1,4 +1,4 @@
-//! Moving a name, perhaps over another.
+//! Moving a name, perhaps over an existing one.
 
 use ubtrfs_format::item::InodeItem;
 use ubtrfs_transaction::{FileId, Reservation};
@@ -13,7 +13,7 @@ use crate::namespace::new_inode::{NewInode, Parent};
 use crate::namespace::unlink::AfterUnlink;
 
 impl<'a> Rename<'a> {
-    /// Renames, and replaces `new`, which is the place at the new name.
+    /// Renames, and replaces `new`, the existing target of the new name.
     pub(super) fn replace(
         &self,
         reservation: Reservation<'_>,
@@ -89,8 +89,8 @@ impl<'a> Rename<'a> {
         Ok(())
     }
 
-    /// Checks a rename in the kernel's order. `from` and `to` are the directories' items. Returns the item of the inode
-    /// that moves.
+    /// Checks a rename in the kernel's order. `from` and `to` are the items of the directories. Returns the
+    /// item of the moved inode.
     fn check(
         &self,
         from: &InodeItem,
@@ -124,7 +124,7 @@ impl<'a> Rename<'a> {
         }
     }
 
-    /// Takes the new name from what has it.
+    /// Removes the new name from its old target.
     fn displace<'n>(
         &self,
         drafts: &mut Drafts<'a>,
@@ -143,7 +143,7 @@ impl<'a> Rename<'a> {
             .drop_link(draft, inode, &mut item, state, self.now)
     }
 
-    /// Notes the move with the inode, whose item is `item`. A subvolume's root directory does not learn of it.
+    /// Updates the moved inode, whose item is `item`. The root directory of a subvolume does not change.
     pub(super) fn note_moved(
         &self,
         drafts: &mut Drafts<'a>,
@@ -156,7 +156,7 @@ impl<'a> Rename<'a> {
         }
     }
 
-    /// Makes the inode that stays as the old name.
+    /// Creates the whiteout under the old name.
     fn leave(
         &self,
         drafts: &mut Drafts<'a>,
