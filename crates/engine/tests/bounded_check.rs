@@ -1,5 +1,5 @@
-//! Checking a volume takes no more memory the larger it is. Each check is made in a process of its own, whose memory is
-//! looked at: the test runs itself again.
+//! The memory for checking a volume does not grow with the volume. Each check runs in a separate process,
+//! whose memory is measured: the test executes itself again.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 const DEVICE_BYTES: u64 = 1 << 30;
 const FEW: usize = 10_000;
 const MANY: usize = 60_000;
-/// Contents are in the items, so that all of it is tree blocks.
+/// Contents are inline, so everything is in tree blocks.
 const FILE_BYTES: usize = 1_500;
 const BUDGET_BYTES: u64 = 4 << 20;
-/// Far less than the trees grow. The layout of a process differs by some MiB from run to run.
+/// Far less than the growth of the trees. The memory of a process varies by some MiB between runs.
 const MOST_GROWTH_BYTES: u64 = 2 * BUDGET_BYTES;
-/// Names the image to the process that checks it.
+/// Passes the image to the process that checks it.
 const IMAGE: &str = "UBTRFS_TEST_IMAGE";
 const PEAK: &str = "peak bytes: ";
 
@@ -48,7 +48,7 @@ fn make(image: &Path, files: usize) {
     volume.close().unwrap();
 }
 
-/// Returns the most memory that this process has had.
+/// Returns the peak memory of this process.
 fn peak_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -56,7 +56,7 @@ fn peak_bytes() -> u64 {
     kib.parse::<u64>().unwrap() << 10
 }
 
-/// The program that the other test runs. By itself it has no image, and is no test.
+/// The program that the other test runs. Without an image it is not a test.
 #[test]
 #[ignore = "run by the other test, in a process of its own"]
 fn check_of_a_named_image() {

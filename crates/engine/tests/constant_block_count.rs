@@ -1,4 +1,4 @@
-//! Operations on large volumes take as many tree blocks as on small ones: counted, so that no clock is asked.
+//! Operations on large volumes use about as many tree blocks as on small ones. Blocks are counted, not time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::new_volume;
 
 const GIB: u64 = 1 << 30;
-/// Levels that a large tree has more than a small one.
+/// The additional levels of a large tree.
 const MORE_LEVELS: u64 = 2;
 
 fn new_device(device_bytes: u64) -> Arc<MemDevice> {
@@ -38,7 +38,7 @@ fn blocks_read(volume: &Volume) -> u64 {
     stats.misses + stats.read_ahead
 }
 
-/// Tree blocks that are read or written.
+/// Tree blocks that were read or written.
 #[derive(Debug)]
 struct Blocks {
     read_file: u64,
@@ -46,10 +46,10 @@ struct Blocks {
     written: u64,
 }
 
-/// Opens the volume to read a file, and again to make one and commit it.
+/// Opens the volume to read a file, and again to create and commit one.
 fn blocks(device: &Arc<MemDevice>) -> Blocks {
     let volume = open(device, false);
-    // An open reads the facts of every chunk, the root tree's root, and the way to the error counts of the device.
+    // Opening reads all chunk items, the root of the root tree, and the path to the device error counts.
     let opened = blocks_read(&volume);
     let nodesize = volume.node_store().nodesize() as u64;
     let chunks = volume.tree_stats(&volume.chunk_tree()).unwrap();
@@ -76,8 +76,8 @@ fn blocks(device: &Arc<MemDevice>) -> Blocks {
     }
 }
 
-/// Asserts that many files cost only a few blocks more. Larger trees have more levels, and those of space and
-/// references are changed in more than one place.
+/// Asserts that many files cost only a few more blocks. Larger trees have more levels, and the trees for
+/// space and references change in several places.
 fn assert_flat(few: &Blocks, many: &Blocks) {
     println!("{few:?}\n{many:?}");
     for (few, many, trees) in [
@@ -107,7 +107,7 @@ fn many_files() {
     assert_flat(&few, &many);
 }
 
-/// Those of a volume of 1 TiB.
+/// The block groups of a 1 TiB volume.
 #[test]
 fn many_block_groups() {
     const GROUPS: u64 = 1000;
@@ -121,7 +121,7 @@ fn many_block_groups() {
             let file = create(&volume, &format!("reserved{at}"));
             volume.fallocate(file, reserve, 0, 10 * GIB).unwrap();
         }
-        // One has 1 GiB.
+        // A block group has 1 GiB.
         assert!(volume.pool().chunk_map().len() as u64 >= reserved_bytes / GIB);
         volume.close().unwrap();
         device

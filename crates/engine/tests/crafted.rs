@@ -1,4 +1,4 @@
-//! Volumes that no kernel would make, with sound checksums: read as the kernel reads them, or refused.
+//! Volumes that no kernel creates, with valid checksums: they are read as by the kernel, or refused.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use ubtrfs_transaction::roots::blocks;
 
 const LEN: usize = 20480;
 
-/// Creates a volume by the kernel, filled by the test.
+/// Creates a volume with the kernel, filled by the test.
 fn made(spec: &MkfsSpec, fill: impl FnOnce(&Path)) -> KernelVolume {
     let volume = KernelVolume::make(spec).unwrap();
     let mount = volume.mount("").unwrap();
@@ -46,7 +46,7 @@ fn bytes(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-/// Returns `ram_bytes` and the fields behind it in a plain, uncompressed extent.
+/// Returns `ram_bytes` and the following fields of a plain, uncompressed extent.
 fn ram_bytes(ram_bytes: u64) -> Vec<u8> {
     [&ram_bytes.to_le_bytes()[..], &[0, 0, 0, 0, 1]].concat()
 }
@@ -162,7 +162,7 @@ fn block_groups_are_found_in_the_midst_of_a_conversion() {
     if !or_skip("block_groups_are_found_in_the_midst_of_a_conversion") {
         return;
     }
-    // A block group tree makes the kernel keep more back, and is no feature of the volume until it is whole.
+    // With a block group tree the kernel reserves more. The feature is set when the tree is complete.
     let space = |volume: &Volume| {
         let mut space = volume.statfs().unwrap();
         space.free_bytes += volume.global_reserve_bytes().unwrap();
@@ -192,7 +192,7 @@ fn parents_of_a_block_that_do_not_point_to_it_are_no_users() {
     if !or_skip("parents_of_a_block_that_do_not_point_to_it_are_no_users") {
         return;
     }
-    // Small blocks, so that the tree has levels enough for a node that a snapshot shares.
+    // Small blocks, so that the tree has enough levels for a node that a snapshot shares.
     let made = made(&MkfsSpec::default().nodesize(4096), |dir| {
         for number in 0..300 {
             std::fs::write(dir.join(format!("small {number}")), [1; 2000]).unwrap();
@@ -206,7 +206,7 @@ fn parents_of_a_block_that_do_not_point_to_it_are_no_users() {
             .args([dir, &dir.join("snapshot")])
             .status();
         assert!(made.unwrap().success());
-        // The node above the file's leaf is copied, the leaf is not.
+        // The node above the file's leaf is copied, but not the leaf.
         std::fs::write(dir.join("later 19"), [2; 2000]).unwrap();
     });
     let volume = open(&made);
@@ -251,7 +251,7 @@ fn parents_of_a_block_that_do_not_point_to_it_are_no_users() {
         users
     };
     assert_eq!(users(), [file, snapshot].into());
-    // The leaf itself, then a node that is too high up.
+    // First the leaf itself, then a node that is too high up.
     let mut parent = node;
     for other in [leaf, root] {
         let reference = |parent: Logical| {

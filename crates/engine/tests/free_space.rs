@@ -1,5 +1,5 @@
-//! Volumes whose free space no valid tree tells: they keep their format, or the first commit builds the tree and drops
-//! what was there before.
+//! Volumes without a valid free-space tree: either they keep their format, or the first commit builds the
+//! tree and removes older caches.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn read(volume: &Volume, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns the options of a whole check, contents and all.
+/// Returns the options of a complete check, including data.
 fn strict() -> CheckOptions {
     CheckOptions {
         data_csums: true,
@@ -54,7 +54,7 @@ fn strict() -> CheckOptions {
     }
 }
 
-/// Checks the device as it is now, whatever is written to it meanwhile.
+/// Checks the current state of the device, even while it is being written.
 fn assert_sound(device: &MemDevice) {
     let device: Arc<dyn BlockDevice> = Arc::new(device.clone());
     let devices = vec![(PathBuf::from("memory"), device)];
@@ -62,7 +62,8 @@ fn assert_sound(device: &MemDevice) {
     assert!(report.is_spotless(), "{report}");
 }
 
-/// Creates a volume with a free-space tree of several levels and no block group tree, which would need it to be valid.
+/// Creates a volume with a free-space tree of several levels, and without a block group tree, which would
+/// require a valid one.
 fn with_scattered_space(files: usize) -> Arc<MemDevice> {
     const DEVICE_BYTES: u64 = 4 << 30;
     let mut options = MkfsOptions {
@@ -101,7 +102,7 @@ fn edit_superblock(device: &MemDevice, edit: impl Fn(&mut Superblock)) {
     }
 }
 
-/// Returns where the copies of a tree block are.
+/// Returns the physical addresses of a tree block's copies.
 fn places(volume: &Volume, block: Logical) -> Vec<u64> {
     let chunk = volume.pool().chunk_map().get(block).unwrap();
     let within = block.0 - chunk.logical().0;
@@ -109,7 +110,7 @@ fn places(volume: &Volume, block: Logical) -> Vec<u64> {
     stripes.map(|stripe| stripe.physical.0 + within).collect()
 }
 
-/// Returns the blocks below and including `block`, each with its level.
+/// Returns `block` and all blocks below it, each with its level.
 fn blocks(device: &MemDevice, volume: &Volume, block: Logical) -> Vec<(Logical, u8)> {
     let mut bytes = vec![0; volume.node_store().nodesize()];
     device
@@ -123,7 +124,7 @@ fn blocks(device: &MemDevice, volume: &Volume, block: Logical) -> Vec<(Logical, 
     found
 }
 
-/// Has a free-space tree say the opposite of every other sector. As much as before is free, elsewhere.
+/// Inverts every other sector in the free-space tree. The amount of free space stays the same.
 fn spoil(device: &MemDevice, volume: &Volume, tree: &[(Logical, u8)]) {
     let leaves = tree.iter().filter(|(_, level)| *level == 0);
     let mut leaves: Vec<(Logical, Vec<u8>)> = leaves
@@ -140,7 +141,7 @@ fn spoil(device: &MemDevice, volume: &Volume, tree: &[(Logical, u8)]) {
         }));
     }
     let (mut spoiled, mut runs, mut was_free) = (0, 0, false);
-    // The count of free extents comes before the bitmaps.
+    // The count of free extents precedes the bitmaps.
     for (key, leaf, range) in items.into_iter().rev() {
         let item = &mut leaves[leaf].1[range];
         if key.item_type == KeyType::FREE_SPACE_BITMAP {
@@ -204,7 +205,7 @@ fn tree_that_is_not_valid_is_built_anew() {
     }
 }
 
-/// Returns the caches of the first version: their block groups, and the inodes of the root tree that they are.
+/// Returns the v1 caches: their block groups, and their inodes in the root tree.
 fn v1_caches(volume: &Volume) -> Vec<(u64, u64)> {
     let view = volume.root_tree();
     let mut cursor = view.cursor();
@@ -221,7 +222,7 @@ fn v1_caches(volume: &Volume) -> Vec<(u64, u64)> {
     found
 }
 
-/// Returns how many items of the root tree are of this inode.
+/// Returns the number of items of this inode in the root tree.
 fn items_of(volume: &Volume, ino: u64) -> usize {
     let view = volume.root_tree();
     let mut cursor = view.cursor();
@@ -240,7 +241,7 @@ fn contents(number: usize) -> Vec<u8> {
     vec![number as u8; CONTENTS]
 }
 
-/// Creates a volume by the kernel without a free-space tree. The kernel mounts it with `options` and fills it.
+/// Creates a volume without a free-space tree, which the kernel mounts with `options` and fills.
 fn without_tree(options: &str) -> KernelVolume {
     // The kernel keeps no cache for block groups below 100 MiB.
     let spec = MkfsSpec::new()
@@ -260,7 +261,7 @@ fn without_tree(options: &str) -> KernelVolume {
     made
 }
 
-/// Asks the kernel and both checkers, and the kernel's default mount for its free space.
+/// Checks the volume with both checkers, and the free space with the kernel's default mount.
 fn assert_sound_for_all(made: &KernelVolume) {
     let report = check(made.devices(), &strict(), &mut |_| {}).unwrap();
     assert!(report.is_spotless(), "{report}");
@@ -271,7 +272,7 @@ fn assert_sound_for_all(made: &KernelVolume) {
     for number in (0..30).filter(|number| number % 3 != 0) {
         assert_eq!(read(&format!("file{number}")), contents(number));
     }
-    // The kernel writes where it believes that space is free.
+    // The kernel writes where it considers space free.
     std::fs::write(mount.path().join("kernels"), contents(101)).unwrap();
     mount.unmount().unwrap();
     made.check().unwrap();
@@ -289,7 +290,7 @@ fn volume_without_a_free_space_tree_keeps_its_format() {
         assert_eq!(caches.is_empty(), options == "nospace_cache");
         drop(volume);
         for round in 0..3 {
-            // Not even a cache that is to be cleared makes it another kind of volume.
+            // Not even clearing the cache changes the volume's format.
             let opened = writing().clear_free_space_tree(round == 1);
             let volume = Volume::open(made.devices(), &opened).unwrap();
             write(&volume, &format!("round{round}"), &contents(round));
@@ -311,7 +312,7 @@ fn volume_without_a_free_space_tree_keeps_its_format() {
     }
 }
 
-/// Its inode would outlive it, and be taken for that of a block group that comes to its place.
+/// The cache's inode would outlive the block group, and be used for a later block group at the same address.
 #[test]
 fn cache_of_a_block_group_goes_with_it() {
     if !kernel::or_skip("cache_of_a_block_group_goes_with_it") {
@@ -352,7 +353,7 @@ fn caches_of_the_first_version_are_dropped_where_a_tree_is_wanted() {
     let caches = v1_caches(&volume);
     assert!(!caches.is_empty(), "the kernel made no caches");
     for &(_, ino) in &caches {
-        // An inode item, and at least one extent.
+        // An inode item and at least one extent.
         assert!(items_of(&volume, ino) >= 2);
     }
     let superblock = volume.superblock();
@@ -369,7 +370,7 @@ fn caches_of_the_first_version_are_dropped_where_a_tree_is_wanted() {
     drop(volume);
     let volume = Volume::open(made.devices(), &OpenOptions::new()).unwrap();
     let superblock = volume.superblock();
-    // As a mount by the kernel with space_cache=v2 leaves it.
+    // As after a kernel mount with space_cache=v2.
     assert_eq!(superblock.cache_generation.get(), 0);
     assert!(superblock.compat_ro().contains(WHOLE));
     drop(volume);

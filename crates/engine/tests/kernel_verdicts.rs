@@ -1,8 +1,8 @@
-//! Blocks with random damage and right checksums: the kernel and the checker refuse the same ones.
+//! Blocks with random damage and valid checksums: the kernel and the checker refuse the same ones.
 //!
-//! A leaf of a volume's file tree is changed in one byte, sealed again, and read by both. A block that the checker
-//! refuses must fail in the kernel; what the kernel's log calls a corrupt block must be refused. Needs root and
-//! the kernel's btrfs; without them the test says so and passes.
+//! One byte of a leaf in a volume's file tree is changed, the checksum is updated, and both read it. A block
+//! that the checker refuses must fail in the kernel, and a block that the kernel logs as corrupt must be
+//! refused. Needs root and the kernel's btrfs; otherwise the test prints a note and passes.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -22,7 +22,7 @@ use ubtrfs_sim::kernel::{self, KernelVolume, MkfsSpec, Profile, read_all};
 const TEST: &str = "verdicts on damaged blocks";
 const MUTATIONS: usize = 60;
 const SOAK_MUTATIONS: usize = 2_000;
-/// How much of an item's beginning is changed; behind it lie names and data, which are any bytes.
+/// The changed part of an item's beginning. It is followed by names and data, which may be any bytes.
 const ITEM_HEAD: u64 = 80;
 
 fn fill(dir: &Path) -> io::Result<()> {
@@ -43,7 +43,7 @@ fn fill(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The messages that the kernel logs from now on. It may drop some when there are many.
+/// The messages that the kernel logs from now on. Some may be dropped if there are many.
 struct KernelLog(File);
 
 impl KernelLog {
@@ -57,7 +57,7 @@ impl KernelLog {
         Ok(KernelLog(log))
     }
 
-    /// Returns whether it found fault with the content of the block.
+    /// Returns whether the kernel logged that the block is corrupt.
     fn says_corrupt(&mut self, bytenr: Logical) -> bool {
         let mut record = [0; 8192];
         let mut found = false;
@@ -69,14 +69,14 @@ impl KernelLog {
                     found |= line.contains("corrupt leaf") && line.contains(&block);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return found,
-                // A record was overwritten before it was read.
+                // The record was overwritten before it was read.
                 Err(_) => {}
             }
         }
     }
 }
 
-/// Returns the leaves of the top level's tree, with what their parents expect.
+/// Returns the leaves of the top level's tree, with the expectations of their parents.
 fn leaves(volume: &Volume) -> Vec<Expect> {
     let tree = volume.tree(RootId::FS_TREE).unwrap();
     let root = tree.view.read_root().unwrap();
@@ -92,7 +92,7 @@ fn leaves(volume: &Volume) -> Vec<Expect> {
     node.ptrs().iter().map(expect).collect()
 }
 
-/// Returns where in the image the one copy of a block is.
+/// Returns the offset of the only copy of a block in the image.
 fn place(image: &[u8], expect: &Expect, context: &BlockContext<'_>) -> usize {
     let nodesize = context.nodesize as usize;
     (0x100000..image.len() - nodesize)
@@ -101,7 +101,7 @@ fn place(image: &[u8], expect: &Expect, context: &BlockContext<'_>) -> usize {
         .expect("single metadata")
 }
 
-/// Changes one byte: of the header, of an item's head, or of an item.
+/// Changes one byte of the header, of an item head, or of an item.
 fn mutate(block: &mut [u8], rng: &mut Rng) {
     let node = Node::new(block).expect("a whole block");
     let slot = rng.below(node.len() as u64) as usize;
@@ -122,8 +122,8 @@ fn mutate(block: &mut [u8], rng: &mut Rng) {
     CsumType::Crc32c.seal_block(block);
 }
 
-/// Returns whether the kernel lacks the check. It does not compare the key of an INODE_EXTREF with its name, nor the
-/// owner of a block that it read ahead.
+/// Returns whether the kernel lacks the check. The kernel compares neither the key of an INODE_EXTREF with
+/// its name, nor the owner of a block from read-ahead.
 fn is_stricter(error: &CorruptBlock) -> bool {
     matches!(
         error,
@@ -183,7 +183,7 @@ fn damaged_leaves_are_refused_as_the_kernel_does() {
         let what = format!("seed {seed}, mutation {number}, block {}", expect.bytenr);
         let corrupt = log.says_corrupt(expect.bytenr);
         match ours {
-            // A block that is sound in itself may still contradict other blocks.
+            // A sound block may still contradict other blocks.
             Ok(()) => assert!(!corrupt, "{what}: passes here, not in the kernel"),
             Err(error) => assert!(
                 theirs.is_err() || is_stricter(&error),

@@ -1,6 +1,7 @@
-//! A volume of 4 TiB whose every block group has freed space: all is discarded in the end, in little memory.
+//! A volume of 4 TiB with freed space in every block group: everything is discarded in the end, with little
+//! memory.
 //!
-//! Alone in its program, because it measures the memory of that.
+//! Alone in its program, because it measures the memory of the process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use ubtrfs_sim::new_volume;
 
 const MIB: u64 = 1 << 20;
 const DEVICE_BYTES: u64 = 4 << 40;
-/// Each leaves a hole of its size and keeps as much.
+/// Each file leaves a hole of this size and keeps as much.
 const FILES: u64 = 3500;
 const HALF: u64 = 512 * MIB;
-/// For a group of a GiB whose free space is loaded, of which a part waits.
+/// The memory per 1 GiB group with loaded free space that partly waits for a discard.
 const GROUP_MEMORY_BYTES: u64 = 40 << 10;
 
 fn memory_bytes() -> u64 {
@@ -56,7 +57,7 @@ fn name(kind: &str, number: u64) -> Vec<u8> {
     format!("{kind}{number}").into_bytes()
 }
 
-/// Waits until nothing waits but what is shorter than the background discards.
+/// Waits until only runs are left that are too short for the background discard.
 fn wait_for_discards(volume: &Volume) {
     while volume.discard_stats().discardable_bytes >= 32 << 10 {
         thread::yield_now();

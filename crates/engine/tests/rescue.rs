@@ -1,4 +1,5 @@
-//! Damaged volumes that only a rescue reads: the kernel's `mount -o ro,rescue=...` and ours show the same.
+//! Damaged volumes that need rescue options: the kernel's `mount -o ro,rescue=...` and the engine show the
+//! same.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -15,7 +16,7 @@ fn contents(number: usize) -> Vec<u8> {
     vec![number as u8; 1000 + number * 2000]
 }
 
-/// Creates a volume by the kernel with one copy of each block.
+/// Creates a volume with the kernel, with one copy of each block.
 fn made() -> KernelVolume {
     let spec = MkfsSpec::new().metadata(Profile::Single);
     let made = KernelVolume::make(&spec).unwrap();
@@ -64,7 +65,7 @@ fn kernel_reads_all(mount: &KernelMount) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns where a tree has its root block on the device.
+/// Returns the physical address of a tree's root block.
 fn root_of(made: &KernelVolume, tree: RootId) -> u64 {
     let volume = open(made, Rescue::default()).unwrap();
     let block: Logical = volume.tree(tree).unwrap().item().bytenr();
@@ -73,7 +74,7 @@ fn root_of(made: &KernelVolume, tree: RootId) -> u64 {
     chunk.stripes()[0].physical.0 + (block.0 - chunk.logical().0)
 }
 
-/// A byte that is another, and is what it was again when this is dropped.
+/// A flipped byte, which is restored on drop.
 struct Flipped<'v> {
     made: &'v KernelVolume,
     offset: u64,
@@ -141,7 +142,7 @@ fn files_are_read_without_trees_that_only_tell_of_space_and_sums() {
     }
 }
 
-/// The kernel mounts no such volume, with any option.
+/// The kernel does not mount such a volume with any option.
 #[test]
 fn image_that_is_cut_behind_its_chunks_is_read() {
     if !or_skip("image_that_is_cut_behind_its_chunks_is_read") {
@@ -189,7 +190,7 @@ fn blocks_whose_sums_alone_are_wrong_are_believed_when_asked_for() {
         assert!(kernel("ro").is_none(), "tree {tree}");
         read_all(&made, rescue).unwrap_or_else(|error| panic!("tree {tree}: {error}"));
         assert!(kernel("ro,rescue=imetacsums").is_some(), "tree {tree}");
-        // The generation, which the parent knows better, and the number of items.
+        // The generation, which must match the parent's, and the number of items.
         for offset in [80, 96] {
             let damage = Flipped::new(&made, root + offset);
             let wrong = read_all(&made, rescue);

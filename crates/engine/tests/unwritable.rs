@@ -1,4 +1,4 @@
-//! Volumes that may be read and not written: each is refused by name, and read nevertheless.
+//! Volumes that can be read but not written: each is refused with its reason, and is still readable.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -46,7 +46,7 @@ fn open(volume: &Crafted, options: &OpenOptions) -> Result<Arc<Volume>> {
     Volume::from_devices(devices, options)
 }
 
-/// Creates a volume that is sound but for what `edit` did to its superblocks.
+/// Creates a volume that is sound except for `edit` of its superblocks.
 fn edited(edit: impl Fn(&mut Superblock)) -> Crafted {
     static SOUND: LazyLock<Crafted> =
         LazyLock::new(|| Crafted::load(&images::image("crc32c-zstd").unwrap().devices));
@@ -55,7 +55,7 @@ fn edited(edit: impl Fn(&mut Superblock)) -> Crafted {
     volume
 }
 
-/// Creates volumes that have one more feature than usual: each bit that `supported` lacks.
+/// Creates volumes with one unknown feature each: every bit that is not in `supported`.
 fn with_unknown(
     supported: u64,
     add: impl Fn(&mut Superblock, u64),
@@ -108,7 +108,7 @@ fn seeds() {
     assert!(said.contains("seed"), "{said}");
 }
 
-/// The kernel finds no such tree. It crashes when it looks for the checksum tree.
+/// The kernel does not find such a tree. It crashes when it looks for the checksum tree.
 #[test]
 fn trees_whose_root_items_are_not_at_offset_0() {
     for tree in [
@@ -183,7 +183,7 @@ fn features_without_which_nothing_can_be_read() {
     }
 }
 
-/// Changes a field of the superblock of a device file, in all of its copies or in the first.
+/// Changes a field in the superblock of a device file, in all copies or in the first.
 fn edit_file(path: &Path, edit: &dyn Fn(&mut Superblock)) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     for offset in &SUPERBLOCK_OFFSETS[..2] {
@@ -200,7 +200,7 @@ fn edit_file(path: &Path, edit: &dyn Fn(&mut Superblock)) {
 
 type Edit = (&'static str, fn(&mut Superblock));
 
-/// Each with what the kernel says to it, as a test of the test: whether it mounts for writing.
+/// Each with the kernel's verdict, which validates the test: whether it mounts for writing.
 const FIELDS: [(bool, Edit); 27] = [
     (true, ("nothing", |_| {})),
     (false, ("magic", |sb| sb.magic[0] ^= 1)),
@@ -269,7 +269,7 @@ fn superblock_that_the_kernel_refuses_is_refused() {
     }
     let spec = MkfsSpec::new().device_bytes(256 << 20);
     for (is_mounted, (field, edit)) in FIELDS {
-        // One for each, as the kernel remembers devices by their fsids.
+        // One volume for each, because the kernel remembers devices by fsid.
         let [one, other] = [(); 2].map(|()| {
             let volume = KernelVolume::make(&spec).unwrap();
             edit_file(&volume.devices()[0], &edit);
@@ -325,7 +325,7 @@ fn profiles_with_parity() {
     assert!(said.ends_with("is RAID5, which is only read"), "{said}");
 }
 
-/// A refused opening has written nothing.
+/// A refused open writes nothing.
 #[test]
 fn volumes_of_the_kernel() {
     if !or_skip("volumes_of_the_kernel") {

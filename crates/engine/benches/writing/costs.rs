@@ -1,4 +1,4 @@
-//! The cost of one call for its thread: nanoseconds of computing, on what was just made and on what is committed.
+//! The cost of one call for its thread, in nanoseconds of processor time, on new and on committed files.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const FILES: u64 = 40_000;
 const FILE_BYTES: u64 = 16 << 20;
 const BLOCK: [u8; 4096] = [0x5a; 4096];
 
-/// Nanoseconds a call, by what it is.
+/// Nanoseconds per call, by kind of call.
 type Costs = Vec<(&'static str, f64)>;
 
 pub(crate) fn run(settings: &Settings) -> Outcome {
@@ -82,7 +82,7 @@ const COMMITTED: [&str; 4] = [
     "readdir, an entry, committed",
 ];
 
-/// Looks up files in an order of its own, as programs do that did not make the files.
+/// Looks up files in an order different from their creation, like an unrelated program.
 fn looking<S: Side>(
     side: &S,
     dir: &S::Dir,
@@ -134,7 +134,7 @@ fn data<S: Side>(side: &S, dir: &S::Dir, settings: &Settings, costs: &mut Costs)
     })
 }
 
-/// Adds what each of `count` calls cost.
+/// Measures the average cost of `count` calls.
 fn cost(
     costs: &mut Costs,
     what: &'static str,

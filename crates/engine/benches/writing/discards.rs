@@ -1,4 +1,4 @@
-//! How long commits take that free space, on a device whose discards are as dear as those of usual drives.
+//! The duration of commits that free space, on a device whose discards cost as much as on typical drives.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ const RATE: Rate = Rate {
 const FILES: u64 = 3000;
 const FILE_BYTES: usize = 64 << 10;
 const REPLACED: u64 = 40;
-/// Between commits, as much goes on as in a file system that is used.
+/// A pause between commits, as in normal use.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Regions become due while commits are measured.
+/// Short delays, so that regions become due while commits are measured.
 const SHORT: DiscardDelays = DiscardDelays {
     empty: Duration::from_millis(200),
     used: Duration::from_millis(500),
@@ -78,7 +78,7 @@ fn open(mode: DiscardMode, delays: DiscardDelays) -> Outcome<Arc<Volume>> {
     )?)
 }
 
-/// Deletes and makes files at random, and returns how long the commits in between took.
+/// Deletes and creates files at random, and returns the durations of the commits in between.
 fn replace_files(volume: &Volume, rounds: u64) -> Outcome<Vec<Duration>> {
     let top = volume.root_dir(RootId::FS_TREE)?;
     let bytes = vec![0x5a; FILE_BYTES];

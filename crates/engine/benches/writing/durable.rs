@@ -1,4 +1,4 @@
-//! Creates per second until they are durable: with the sync that follows.
+//! Durable creates per second, including the sync at the end.
 
 use std::time::Instant;
 

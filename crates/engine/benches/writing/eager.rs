@@ -1,4 +1,4 @@
-//! Node writes when every 4 KiB of changes is committed, against changes that wait for one commit.
+//! Node writes with a commit per 4 KiB of changes, compared with a single commit.
 
 use ubtrfs_engine::OpenOptions;
 

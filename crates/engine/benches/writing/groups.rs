@@ -1,4 +1,4 @@
-//! The cost of a write in place on a volume of 4 TiB with all its block groups, against one with a few.
+//! The cost of a write in place on a volume of 4 TiB with all its block groups, compared with a small volume.
 
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -15,17 +15,17 @@ use crate::{Outcome, Settings, thread_time};
 
 const IMAGE_BYTES: u64 = 4 << 40;
 const FILLER_BYTES: u64 = 10 << 30;
-/// With 10 GiB each, 3,500 block groups of data.
+/// 10 GiB each: 3,500 data block groups.
 const FILLERS: u64 = 350;
 const TARGET_BYTES: u64 = 1 << 30;
 const WRITES: u64 = 20_000;
 const WRITE_BYTES: usize = 4096;
 
-/// The cost of the writes of one round.
+/// The cost of the writes in one round.
 struct Cost {
-    /// Nanoseconds that the writing thread computed for each, system calls included.
+    /// Processor nanoseconds of the writing thread per write, including system calls.
     computing: f64,
-    /// The median of the nanoseconds that each took.
+    /// The median duration of a write in nanoseconds.
     median: f64,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
     Ok(())
 }
 
-/// Creates a volume that is filled by the kernel, which preallocates quickly.
+/// Creates a volume with files preallocated by the kernel, which is fast.
 fn volume(settings: &Settings, name: &str, fillers: u64) -> Outcome<Library> {
     let image = settings.image(name);
     make_image(&image, IMAGE_BYTES)?;
@@ -96,7 +96,7 @@ fn volume(settings: &Settings, name: &str, fillers: u64) -> Outcome<Library> {
     }
     drop(kernel);
     let ours = Library::open(&image, &OpenOptions::new())?;
-    // The first write to each place turns preallocated bytes into written ones; those are not measured.
+    // The first write to each place converts preallocated space, and is not measured.
     let file = target_of(&ours)?;
     let bytes = vec![1; 1 << 20];
     for at in (0..TARGET_BYTES / 8).step_by(bytes.len()) {

@@ -11,7 +11,7 @@ use crate::Outcome;
 use crate::side::{Name, Side};
 
 pub(crate) struct Kernel {
-    // Before the mount, which it keeps busy.
+    // Dropped before the mount, which is busy while it is open.
     top: OwnedFd,
     mount: KernelMount,
 }
@@ -62,7 +62,7 @@ impl Side for Kernel {
         )?)
     }
 
-    /// Creates a file in one call, where most programs need two: there is no handle to be closed.
+    /// Creates a file in one call, where most programs need two: no handle has to be closed.
     fn create(&self, dir: &OwnedFd, name: &Name) -> Outcome {
         let mode = Mode::from(0o644);
         Ok(rustix::fs::mknodat(

@@ -1,4 +1,4 @@
-//! How long a create takes while commits run without a pause; for the kernel, one every second.
+//! The latency of creates during continuous commits; for the kernel, with one commit per second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -49,14 +49,14 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
     Ok(())
 }
 
-/// Calls above this are asked whether they waited.
+/// Slower calls are checked for waiting.
 const SLOW: Duration = Duration::from_micros(200);
 
 struct Call {
     took: Duration,
-    /// By the calling thread, page faults and system calls included; what other programs took is not in it.
+    /// Processor time of the calling thread, including page faults and system calls. Excludes other programs.
     computed: Duration,
-    /// The thread gave up its turn of itself.
+    /// Whether the thread gave up the processor voluntarily.
     waited: bool,
 }
 
@@ -117,7 +117,7 @@ fn voluntary_switches() -> u64 {
     status.lines().find_map(count).unwrap_or_default()
 }
 
-/// Measures 2 us of computing `count` times, which other programs on the machine interrupt.
+/// Measures `count` times 2 us of computing, for the noise of other programs on the machine.
 fn spins(count: u64) -> Vec<Call> {
     let mut watch = watch();
     let spin = |_| {
@@ -130,7 +130,7 @@ fn spins(count: u64) -> Vec<Call> {
     (0..count).map(spin).collect()
 }
 
-/// Measures calls beside commits. `pause` is the time between two commits.
+/// Measures calls during commits. `pause` is the time between two commits.
 fn measure<S: Side>(
     side: &S,
     settings: &Settings,

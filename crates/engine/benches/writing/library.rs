@@ -15,7 +15,7 @@ pub(crate) struct Library {
     top: FileId,
 }
 
-/// Metadata is DUP on the one device of these volumes.
+/// Metadata is DUP on these single-device volumes.
 const COPIES: u64 = 2;
 
 impl Library {
@@ -26,7 +26,7 @@ impl Library {
         Ok(Library { volume, top })
     }
 
-    /// Returns the directory at the top, in the form in which `make_dir` returns those below it.
+    /// Returns the top directory, in the same form as `make_dir`.
     pub(crate) fn top(&self) -> FileId {
         self.top
     }

@@ -1,8 +1,9 @@
-//! Writing beside the kernel's btrfs, in one process and on the same storage; `benches/writing` runs it.
+//! Write benchmarks against the kernel's btrfs, in one process and on the same storage; `benches/writing`
+//! runs them.
 //!
-//! Both sides have volumes of `mkfs.btrfs` in files of one folder: the kernel behind a loop device and its
-//! system calls, ubtrfs behind its library. They take turns, round by round, so that what else the machine
-//! does meets both; what counts is the ratio of the medians.
+//! Both sides use volumes of `mkfs.btrfs` in files of one folder: the kernel through a loop device and system
+//! calls, ubtrfs through its library. They alternate round by round, so that other load affects both. The
+//! result is the ratio of the medians.
 //!
 //! Not here: reading (`benches/reading`).
 
@@ -26,16 +27,16 @@ use std::time::Duration;
 
 use ubtrfs_sim::Scratch;
 
-/// Mimalloc, which the `ubtrfs` command uses as well.
+/// Mimalloc, as in the `ubtrfs` command.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How much is done, and where.
+/// The size and the place of the benchmarks.
 pub(crate) struct Settings {
     pub(crate) rounds: usize,
-    /// Everything is this many times smaller.
+    /// The divisor of all sizes.
     scale: u64,
     dir: PathBuf,
 }
@@ -52,7 +53,7 @@ impl Settings {
 
 type Mode = (&'static str, fn(&Settings) -> Outcome);
 
-/// Those that run if none is named, and then the long one.
+/// The modes that run by default, and then the long one.
 const MODES: &[Mode] = &[
     ("ops", ops::run),
     ("costs", costs::run),
@@ -102,7 +103,7 @@ fn main() -> Outcome {
     Ok(())
 }
 
-/// Returns the processor time of the calling thread, in the kernel or not.
+/// Returns the processor time of the calling thread, including system time.
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,4 +1,4 @@
-//! Many files: bytes written for each, time to make, list and delete them, and memory.
+//! Many files: bytes written per file, the time to create, list and delete them, and memory.
 
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
     Ok(())
 }
 
-/// Measures ten million files on our side alone, in bounded memory.
+/// Measures ten million files on our side only, in bounded memory.
 pub(crate) fn run_long(settings: &Settings) -> Outcome {
     let files = settings.scaled(10_000_000);
     let ours = measure_ours(settings, files)?;

@@ -1,4 +1,4 @@
-//! Calls per second, one kind after the other, by one thread and by two in directories of their own.
+//! Calls per second by kind, from one thread and from two in separate directories.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::{Outcome, Settings, thread_time};
 
 const IMAGE_BYTES: u64 = 20 << 30;
 const FILES: u64 = 40_000;
-/// No more than the write buffer holds, so that they wait for no device, and so more than once.
+/// Fits in the write buffer, so that no call waits for the device; therefore repeated.
 const APPENDS: u64 = 8_000;
 const LOGS: u64 = 8;
 const KINDS: [&str; 6] = [
@@ -25,8 +25,8 @@ const KINDS: [&str; 6] = [
     "append 4k",
 ];
 
-/// Calls per second of one kind: by the clock, and by the time that the calling threads computed. Other programs
-/// on the machine disturb the second less; what other threads do for the calls is only in the first.
+/// Calls per second of one kind, by wall clock and by processor time of the calling threads. Other programs
+/// disturb the second less. Work of other threads for the calls is only in the first.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     clock: f64,
@@ -34,7 +34,7 @@ struct Rates {
 }
 
 impl Rates {
-    /// Combines the rates of parts that made equal numbers of calls.
+    /// Combines the rates of parts with equal numbers of calls.
     fn of_equal_parts(parts: &[Rates]) -> Rates {
         let whole = |rate: fn(&Rates) -> f64| {
             let times = parts.iter().map(|part| 1.0 / rate(part));

@@ -1,4 +1,4 @@
-//! Where a commit of many creates spends its time.
+//! The phases of a commit of many creates, with their durations.
 
 use std::time::Instant;
 

@@ -1,8 +1,8 @@
-//! Calls that both sides can do.
+//! Calls that both sides implement.
 
 use crate::Outcome;
 
-/// A name of a file, with the NUL that system calls want.
+/// A file name with a terminating NUL for system calls.
 pub(crate) struct Name {
     bytes: Vec<u8>,
 }
@@ -12,9 +12,9 @@ impl Name {
         Name { bytes: Vec::new() }
     }
 
-    /// Becomes `prefix` with a number behind it.
+    /// Sets the name to `prefix` followed by a number.
     pub(crate) fn set(&mut self, prefix: &str, number: u64) -> &Name {
-        // The call that follows is measured.
+        // Formatted by hand, because the following call is measured.
         let mut digits = [0; 20];
         let mut first = digits.len();
         let mut rest = number;
@@ -42,7 +42,7 @@ impl Name {
     }
 }
 
-/// One side: directories and files by handle, as quickly as its interface allows.
+/// One side of the comparison. Uses handles of directories and files, as fast as its interface allows.
 pub(crate) trait Side: Sync {
     type Dir: Sync + Send;
     type File: Sync + Send;
@@ -52,7 +52,7 @@ pub(crate) trait Side: Sync {
     fn create(&self, dir: &Self::Dir, name: &Name) -> Outcome;
     fn open(&self, dir: &Self::Dir, name: &Name) -> Outcome<Self::File>;
     fn open_to_append(&self, dir: &Self::Dir, name: &Name) -> Outcome<Self::File>;
-    /// Checks whether the name is there.
+    /// Looks the name up.
     fn find(&self, dir: &Self::Dir, name: &Name) -> Outcome;
     fn stat_name(&self, dir: &Self::Dir, name: &Name) -> Outcome;
     fn stat(&self, file: &Self::File) -> Outcome;
@@ -64,6 +64,6 @@ pub(crate) trait Side: Sync {
     /// Calls `each` with the names as the directory lists them.
     fn list(&self, dir: &Self::Dir, each: &mut dyn FnMut(&[u8])) -> Outcome;
     fn sync(&self) -> Outcome;
-    /// Returns the bytes written to the device so far. After a sync these are all of them.
+    /// Returns the bytes written to the device so far. Complete only after a sync.
     fn written_bytes(&self) -> Outcome<u64>;
 }

@@ -1,4 +1,4 @@
-//! How long calls that write nothing take on slow storage, while others write as much as they can.
+//! The latency of calls that write no data on slow storage, during heavy writes by other threads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ fn call(volume: &Volume, round: usize, times: &mut [Vec<Duration>]) -> Outcome {
         })?;
         time(2, &mut || Ok(volume.attr(*file).map(drop)?))?;
     }
-    // One in ten has contents, which may be on their way to the device.
+    // One in ten has contents, which may be in flight to the device.
     for number in (0..FILES).step_by(10) {
         volume.write(files[number], 0, &[7; SMALL_BYTES])?;
     }

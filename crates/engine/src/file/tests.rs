@@ -1,4 +1,4 @@
-//! Files that the data path writes, judged by its own reader, by the check, and by the kernel.
+//! Files written by the data path, checked by its own reader, by the checker, and by the kernel.
 
 mod appends;
 mod blocked;

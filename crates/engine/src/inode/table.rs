@@ -118,7 +118,7 @@ pub(crate) struct InodeTable {
 #[derive(Debug)]
 struct Shard {
     inodes: HashMap<FileId, Arc<Inode>, BuildHasherDefault<IdHasher>>,
-    /// The order in which inodes are checked for users. Some may be gone already.
+    /// The queue for checking whether inodes still have users. Some may be gone already.
     turns: VecDeque<FileId>,
 }
 

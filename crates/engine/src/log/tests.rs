@@ -1,4 +1,5 @@
-//! Requests of several threads to a sync queue, whose logs wait for a word. `tests/models` tries all orders of few.
+//! Sync queues with several threads, where the test controls each log. `tests/models` tries all orders of a
+//! few threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,14 +12,14 @@ use super::sync_queue::SyncQueue;
 type Queue = SyncQueue<u32>;
 type Outcome = Result<(), &'static str>;
 
-/// Waits until so many requests are queued.
+/// Waits until `waiting` requests are queued.
 fn wait_for(queue: &Queue, waiting: usize) {
     while queue.state.lock().waiting.len() < waiting {
         thread::yield_now();
     }
 }
 
-/// Has a thread begin a log, which ends with the word that comes through the channel.
+/// Makes a thread begin a log, which ends with the outcome sent through the channel.
 fn begin_log<'s>(
     scope: &'s thread::Scope<'s, '_>,
     queue: &'s Queue,
@@ -38,7 +39,7 @@ fn begin_log<'s>(
     (end, is_done)
 }
 
-/// Has so many callers come during a log, which ends with `first`. Returns their outcomes; `log` logs for them.
+/// Starts `callers` during a log that ends with `first`. Returns their outcomes; `log` logs for them.
 fn come_during_a_log(
     queue: &Queue,
     callers: u32,
@@ -85,7 +86,7 @@ fn those_served_and_those_that_came_meanwhile_are_expected_together() {
     });
     assert_eq!(outcomes, [Ok(()); 2]);
     assert_eq!(*expected.lock(), 3);
-    // The first one did not come back.
+    // The first caller did not return.
     assert_eq!(queue.state.lock().crowd, 2);
 }
 
@@ -122,6 +123,6 @@ fn panic_of_a_log_leaves_the_turn_to_others() {
         Ok(())
     });
     assert_eq!(logged, Ok(()));
-    // The request of the one that panicked is logged along.
+    // The request of the panicked caller is logged as well.
     assert_eq!(*seen.lock(), 2);
 }

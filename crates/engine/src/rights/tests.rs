@@ -31,7 +31,7 @@ fn attr(mode: u32, uid: u32, gid: u32) -> Attr {
     }
 }
 
-/// Returns the value of an ACL whose entries are a tag, permissions and an id each.
+/// Returns the value of an ACL with entries given as tag, permissions and id.
 fn value(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut value = 2u32.to_le_bytes().to_vec();
     for (tag, bits, id) in entries {
@@ -67,11 +67,11 @@ fn an_acl_is_asked_in_its_order() {
     let acl = acl::entries(&acl).unwrap();
     let grants = |who: &Caller, mask| acl::grants(&acl, who, &dir, mask);
     assert!(grants(&caller(1000, 1, &[]), 7));
-    // The mask takes writing away from all but the owner and others.
+    // The mask removes the write right of all but the owner and others.
     assert!(grants(&caller(2000, 1, &[]), 5));
     assert!(!grants(&caller(2000, 1, &[]), 2));
     assert!(grants(&caller(1, 300, &[]), 4));
-    // No group alone grants both.
+    // No single group grants both.
     assert!(!grants(&caller(1, 300, &[100]), 5));
     assert!(!grants(&caller(1, 1, &[]), 1));
 }

@@ -1,4 +1,4 @@
-//! Holds on snapshots while these are compared, deleted and to be made writable.
+//! Snapshots that are held while they are compared, deleted or made writable.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -144,14 +144,14 @@ fn a_write_under_way_ends_when_its_subvolume_becomes_read_only() {
         assert_eq!(size(), before);
         held.check_unchanged().unwrap();
         match written {
-            // The last part was entered before.
+            // The last part was entered before the change.
             Ok(()) => assert_eq!(before, PARTS * PART_BYTES),
             Err(error) => assert!(matches!(error, Error::ReadOnlySubvolume(_)), "{error}"),
         }
     });
 }
 
-/// A receiver that failed takes its mark back, also when another thread has opened the subvolume meanwhile.
+/// A failed receive clears the received UUID, even if another thread has opened the subvolume.
 #[test]
 fn held_snapshots_can_forget_what_they_were_received_from() {
     let (volume, first) = volume();

@@ -8,7 +8,7 @@
 
 use super::OpenOptions;
 
-/// The least memory in which a volume is known to work under any load.
+/// The least memory that is known to suffice for a volume under any load.
 pub const LEAST_MEMORY_BYTES: u64 = 128 << 20;
 /// Below this, shares do not get smaller.
 const LEAST_SHARED_BYTES: u64 = LEAST_MEMORY_BYTES / 2;

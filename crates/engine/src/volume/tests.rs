@@ -1,4 +1,4 @@
-//! Transactions through the whole of a volume, some of raw edits: the kernel's tools judge what was committed.
+//! Transactions through the whole volume, some with raw edits. The kernel's tools check the committed state.
 
 mod commit;
 mod discard;
@@ -48,7 +48,7 @@ fn open(device: &Arc<MemDevice>, options: &OpenOptions) -> Arc<Volume> {
     Volume::from_devices(vec![(PathBuf::from("memory"), device)], options).unwrap()
 }
 
-/// Returns the item of an attribute of an inode.
+/// Returns the item of an inode's attribute.
 fn xattr(ino: u64, name: &str, value: &[u8]) -> (Key, Vec<u8>) {
     let name = name.as_bytes();
     let key = Key::new(ino, KeyType::XATTR_ITEM, u64::from(name_hash(name)));
@@ -62,7 +62,7 @@ fn xattr(ino: u64, name: &str, value: &[u8]) -> (Key, Vec<u8>) {
     (key, [head.as_bytes(), name, value].concat())
 }
 
-/// Sets an attribute, unless its hash is another's.
+/// Sets an attribute, unless another one has the same hash.
 fn set(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64, value: &[u8]) {
     let (key, item) = xattr(ino, &format!("user.{number}"), value);
     let reservation = volume
@@ -113,7 +113,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Fills a volume with files, two generations of snapshots, and changes between them.
+/// Fills a volume with files, two generations of snapshots, and changes in between.
 fn fill_with_snapshots(mount: &KernelMount, seed: u64) {
     let top = mount.path();
     let live = top.join("live");
@@ -148,7 +148,7 @@ fn fill_with_snapshots(mount: &KernelMount, seed: u64) {
     }
 }
 
-/// Changes random inodes of every subvolume. Some edits are taken back, some in another commit.
+/// Changes random inodes of every subvolume. Some edits are reverted, some in a later commit.
 fn edit_all(volume: &Volume, rng: &mut Rng, rounds: u64) {
     for round in 0..rounds {
         for info in volume.subvolumes().unwrap() {
@@ -229,7 +229,7 @@ fn kernel_accepts_edits_of_blocks_that_its_snapshots_share() {
         edit_all(&volume, &mut rng, 3);
         drop(volume);
         judge(&made);
-        // The deletion that the kernel left half done goes on.
+        // The kernel continues the half-done deletion.
         let mount = made.mount("").unwrap();
         btrfs(&["subvolume", "delete", text(&mount.path().join("second"))]);
         btrfs(&[
@@ -297,7 +297,7 @@ fn kernel_accepts_chunks_that_commits_made_and_removed() {
             set(&volume, &tree, 256, round, b"again");
             volume.sync().unwrap();
         }
-        // One stays for what comes next.
+        // One empty group stays for later allocations.
         let groups = volume.inodes.transactions().unwrap().space.groups();
         let is_empty = |group: &&Arc<BlockGroup>| {
             group.kind() == BlockGroupType::Metadata && group.used() == 0

@@ -1,5 +1,5 @@
-//! Random changes of files with extents of every kind, shared with snapshots and clones. The kernel, `btrfs
-//! check` and a scrub judge each round, and then the kernel goes on.
+//! Random changes to files with all kinds of extents, shared with snapshots and clones. The kernel, `btrfs
+//! check` and a scrub check each round, and then the kernel continues.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions as FsOptions;
@@ -17,7 +17,7 @@ use ubtrfs_sim::fill::{Scale, hard_cases};
 use ubtrfs_sim::kernel::{self, Feature, KernelMount, KernelVolume, MkfsSpec};
 use ubtrfs_sim::{Rng, seed};
 
-/// Larger files are left as they are, and not looked at.
+/// Larger files are neither changed nor compared.
 const MOST_BYTES: u64 = 2 << 20;
 
 fn btrfs(args: &[&str]) {
@@ -30,7 +30,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Fills a volume with hard cases, compressed and not, without copy-on-write, and shared.
+/// Fills a volume with hard cases: compressed and uncompressed, nocow, and shared.
 fn fill(mount: &KernelMount, seed: u64) {
     let live = mount.path().join("live");
     btrfs(&["subvolume", "create", text(&live)]);
@@ -54,7 +54,7 @@ fn fill(mount: &KernelMount, seed: u64) {
     btrfs(&["subvolume", "snapshot", text(&live), text(&snapshot)]);
 }
 
-/// The content of every regular file by its path.
+/// The contents of every regular file by path.
 type Contents = BTreeMap<PathBuf, Vec<u8>>;
 
 fn of_kernel(mount: &KernelMount) -> Contents {
@@ -123,11 +123,11 @@ fn assert_same(found: &Contents, wanted: &Contents) {
     }
 }
 
-/// Does one random change of one file. Other names of its inode are left to `of_volume`.
+/// Makes one random change to one file. `of_volume` reads it under the inode's other names as well.
 fn change(volume: &Volume, rng: &mut Rng, files: &[(PathBuf, FileId)]) {
     let no_holes = volume.superblock().incompat().contains(Incompat::NO_HOLES);
-    // Without NO_HOLES the kernel (6.18) loses the end of what it writes to space that was reserved behind a
-    // file's end in an earlier mount.
+    // Without NO_HOLES, the kernel (6.18) loses the end of a write to space preallocated beyond the file's
+    // end in an earlier mount.
     let keep_size = no_holes && rng.one_in(2);
     let (path, id) = &files[rng.below(files.len() as u64) as usize];
     let size = volume.attr(*id).unwrap().size;
@@ -150,7 +150,7 @@ fn change(volume: &Volume, rng: &mut Rng, files: &[(PathBuf, FileId)]) {
         4 => {
             let (_, from) = &files[rng.below(files.len() as u64) as usize];
             let to = 4096 * rng.below(10);
-            // Many a pair is not allowed.
+            // Many pairs are not allowed.
             let _ = volume.clone_range(*from, 0, 0, *id, to);
             Ok(())
         }
@@ -182,8 +182,8 @@ fn open(made: &KernelVolume, compress: Compression) -> Arc<Volume> {
     Volume::open(made.devices(), &options).unwrap()
 }
 
-/// Checks that our data reads the same through the kernel, and that everything is sound; then the kernel writes, and we
-/// read that.
+/// Checks that the kernel reads the same data and that everything is sound. Then the kernel writes, and the
+/// engine reads the result.
 fn judge(made: &KernelVolume, wanted: &Contents, rng: &mut Rng) {
     made.check().unwrap();
     let mount = made.mount("").unwrap();
@@ -194,7 +194,7 @@ fn judge(made: &KernelVolume, wanted: &Contents, rng: &mut Rng) {
         let path = mount
             .path()
             .join(paths[rng.below(paths.len() as u64) as usize]);
-        // Immutable ones and those of read-only snapshots stay.
+        // Immutable files and read-only snapshots do not change.
         let Ok(file) = FsOptions::new().write(true).open(path) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Files that the kernel made, changed by us and judged by the kernel, and the other way round.
+//! Files created by the kernel and changed by the engine, checked by the kernel, and the reverse.
 
 mod kernel_check_accepts;
 mod properties;

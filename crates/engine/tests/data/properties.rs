@@ -1,4 +1,4 @@
-//! The data of files with the property `btrfs.compression`, made by us and by the kernel.
+//! The data of files with the property `btrfs.compression`, written by the engine and by the kernel.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use ubtrfs_sim::kernel::{self, KernelVolume, MkfsSpec};
 const NAME: &str = "btrfs.compression";
 const LEN_BYTES: usize = 128 << 10;
 
-/// The kernel looks at no more than the beginning of a value.
+/// The kernel compares only the beginning of a value.
 const VALUES: [(&str, Compression); 7] = [
     ("zlib", Compression::Zlib),
     ("lzo", Compression::Lzo),
@@ -25,7 +25,7 @@ const VALUES: [(&str, Compression); 7] = [
     ("zstdandmore", Compression::Zstd),
 ];
 
-/// Returns the algorithm of each file in the top level, whose names say what it should be.
+/// Returns the algorithm of each file in the top level, whose names contain the expected one.
 fn found(volume: &Volume) -> BTreeMap<String, u8> {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();

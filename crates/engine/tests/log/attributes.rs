@@ -1,4 +1,5 @@
-//! Modes and attributes of inodes that a log has for their names alone: a replay shows both of one moment.
+//! The mode and attributes of inodes that are logged only for their names: after a replay both are from the
+//! same moment.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::cut::{made, open};
 
 const NAME: &[u8] = b"user.a";
 
-/// A mode, and the attribute that goes with it.
+/// A mode with the matching attribute.
 type Look = (u32, Option<&'static [u8]>);
 
 const COMMITTED: Look = (0o600, Some(b"committed"));
@@ -28,7 +29,7 @@ fn set(volume: &Volume, file: FileId, (mode, value): Look) {
     }
 }
 
-/// Cuts the power, and asserts how the file with these names looks after the replay.
+/// Cuts the power, and asserts the mode and attribute of the file with these names after the replay.
 fn assert_after_cut(device: &Arc<MemDevice>, names: &[&[u8]], (mode, value): Look) {
     let cut = Arc::new((**device).clone());
     let volume = open(cut, true).unwrap();

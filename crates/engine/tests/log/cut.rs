@@ -1,4 +1,4 @@
-//! Power cuts of a volume that writes logs: what was synced is there.
+//! Power cuts of a volume with logs: synced data survives.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(crate) fn made() -> MemDevice {
     made_on(1, &MkfsOptions::default()).remove(0)
 }
 
-/// Creates a new volume on so many devices.
+/// Creates a new volume on `count` devices.
 pub(crate) fn made_on(count: usize, options: &MkfsOptions) -> Vec<MemDevice> {
     new_volume_on(options, &vec![1 << 30; count])
 }
@@ -54,7 +54,7 @@ fn versions() -> impl Iterator<Item = Vec<u8>> {
     (0..=VERSIONS).map(|version| pattern(version, FILE_BYTES))
 }
 
-/// Returns the version that the file has, in a volume that is opened for reading or for writing.
+/// Returns the version of the file, on a volume opened for reading or writing.
 fn version(volume: &Volume) -> usize {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let file = volume.lookup(top, b"file").unwrap().unwrap();
@@ -72,8 +72,8 @@ fn version(volume: &Volume) -> usize {
     found
 }
 
-/// Returns the device after a cut, and whether the cut tore the first copy of the superblock. A torn one is mended from
-/// another copy, as by `btrfs rescue super-recover`.
+/// Returns the device after a cut, and whether the cut tore the first copy of the superblock. A torn copy is
+/// repaired from another, as by `btrfs rescue super-recover`.
 fn left_by(state: &CrashState) -> (Arc<dyn BlockDevice>, bool) {
     let device = Arc::new(state.devices[0].clone()) as Arc<dyn BlockDevice>;
     let path = Path::new("memory");
@@ -86,7 +86,7 @@ fn left_by(state: &CrashState) -> (Arc<dyn BlockDevice>, bool) {
     (device, is_torn)
 }
 
-/// Judges a cut, and returns whether it tore a superblock.
+/// Checks the state after a cut, and returns whether it tore a superblock.
 fn judge(state: &CrashState) -> bool {
     let (device, is_torn) = left_by(state);
     let synced = state.marks().last().map_or(0, |&mark| mark as usize);
@@ -239,14 +239,14 @@ fn new_chunks_are_committed() {
     volume.fsync(file).unwrap();
     assert!(volume.writer_stats().unwrap().commits > commits);
     assert!(!volume.superblock().has_log());
-    // From then on the commit knows it, and chunks that were made ahead count for nothing.
+    // After the commit the chunk is known. Chunks allocated ahead do not count.
     let logs = volume.writer_stats().unwrap().logs;
     volume.write(file, 0, &pattern(2, 4096)).unwrap();
     volume.fsync(file).unwrap();
     assert_eq!(volume.writer_stats().unwrap().logs, logs + 1);
 }
 
-/// Checksums that a replay puts in the place of committed ones stay apart from those before them.
+/// Checksums that a replay replaces are not merged with those before them.
 #[test]
 fn replaced_checksums_join_nothing() {
     let device = Arc::new(made());
@@ -258,7 +258,7 @@ fn replaced_checksums_join_nothing() {
         volume.fallocate(file, reserve, 0, 1 << 20).unwrap();
         file
     });
-    // The data before them gets its checksums later, so that they begin an item.
+    // The data before them gets its checksums later, so these begin a new item.
     volume.write_direct(file, 0, &pattern(1, 40_960)).unwrap();
     volume.sync().unwrap();
     volume

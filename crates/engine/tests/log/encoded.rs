@@ -1,6 +1,6 @@
-//! Files with data that came compressed, among writes, clones, holes and syncs.
+//! Files with already compressed data, mixed with writes, clones, holes and syncs.
 //!
-//! A power cut right behind the sync of a file leaves all of it.
+//! A power cut right after the sync of a file loses none of it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const KINDS: [Compression; 3] = [Compression::Zlib, Compression::Zstd, Compression::Lzo];
 
-/// Returns bytes that are compressible, and nowhere the same.
+/// Returns compressible bytes without repetition.
 fn plain(len: usize, salt: u64) -> Vec<u8> {
     (0..len as u64)
         .map(|at| ((at / 64 + salt) % 251) as u8)
@@ -75,7 +75,7 @@ fn random_options(rng: &mut Rng) -> (MkfsOptions, OpenOptions) {
     (made, opened)
 }
 
-/// Fills a volume, but for holes of a few sectors and perhaps a little at the end.
+/// Fills a volume, except for holes of a few sectors and perhaps some space at the end.
 fn fill(volume: &Volume, rng: &mut Rng) {
     const PIECE: u64 = 64 << 10;
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// Unwraps a result. Returns None if there was no space.
+    /// Unwraps a result. Returns None on ENOSPC.
     fn done<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         match result {
             Err(error) if error.is_no_space() => {
@@ -250,12 +250,12 @@ impl World {
         }
     }
 
-    /// Reads the contents that a file has after a call that may be done in part.
+    /// Reads the contents of a file after a call that may have been done in part.
     fn take_as_it_is(&mut self, which: usize) {
         self.files[which] = content(&self.volume, self.ids[which]);
     }
 
-    /// Judges the volume after a cut right behind the sync of a file.
+    /// Checks the volume after a cut right after the sync of a file.
     fn cut(&self, which: usize) {
         let volume = open(Arc::new(self.device.snapshot()), &options());
         let top = volume.root_dir(RootId::FS_TREE).unwrap();

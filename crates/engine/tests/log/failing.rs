@@ -1,4 +1,4 @@
-//! Logs for which there is no room, and logs of which a request fails: a commit takes their place, or a sync fails.
+//! Logs without space, and logs with a failing request: either a commit replaces the log, or the sync fails.
 
 use std::sync::Arc;
 
@@ -21,10 +21,11 @@ pub(crate) fn count(usual: usize, soak: usize) -> usize {
     }
 }
 
-/// Damaged blocks, data without its checksum, and a superblock that is behind.
+/// Damaged blocks, data with a wrong checksum, and an old superblock.
 const MIRROR_FAULTS: [u16; 5] = [104, 105, 113, 305, 805];
 
-/// Runs a workload on devices of which one may fail. Returns the requests of each, and how many syncs failed.
+/// Runs a workload on devices, one of which may fail. Returns the requests of each device, and the number of
+/// failed syncs.
 fn run_on_faulty(
     base: &[MemDevice],
     steps: &[Step],
@@ -103,7 +104,7 @@ fn requests_of_mirrored_logs_that_fail_lose_nothing_that_was_synced() {
     requests_fail(test, &base, count(2, 150));
 }
 
-/// Each block of a log finds no room in turn: every sync succeeds by a commit.
+/// Fails the allocation of each log block in turn: every sync succeeds with a commit.
 #[test]
 fn logs_without_room_lose_nothing_that_was_synced() {
     let test = "logs_without_room_lose_nothing_that_was_synced";

@@ -1,6 +1,6 @@
-//! Each step of the logs and commits of a workload, which fails or is the last before the devices stop.
+//! Every step of the logs and commits of a workload fails, or is the last one before the devices stop.
 //!
-//! A walk asserts that it has reached each step of `Failpoint::ALL` but those that are another walk's.
+//! A walk asserts that it reached each step of `Failpoint::ALL` except those covered by another walk.
 
 mod devices;
 mod replay;
@@ -26,7 +26,7 @@ fn is_of_commit(point: Failpoint) -> bool {
     (Failpoint::Frozen..=Failpoint::Published).contains(&point)
 }
 
-/// Returns whether only a volume that is opened with a log reaches it.
+/// Returns whether it is only reached when a volume with a log is opened.
 fn is_of_replay(point: Failpoint) -> bool {
     matches!(
         point,
@@ -34,7 +34,7 @@ fn is_of_replay(point: Failpoint) -> bool {
     )
 }
 
-/// Returns whether only a volume of several devices reaches it.
+/// Returns whether it is only reached on a volume with several devices.
 fn is_between_devices(point: Failpoint) -> bool {
     matches!(
         point,
@@ -42,13 +42,13 @@ fn is_between_devices(point: Failpoint) -> bool {
     )
 }
 
-/// Returns the steps that `is_wanted` chooses of all.
+/// Returns all steps for which `is_wanted` is true.
 fn those(is_wanted: impl Fn(Failpoint) -> bool) -> BTreeSet<Failpoint> {
     let all = Failpoint::ALL.iter().copied();
     all.filter(|point| is_wanted(*point)).collect()
 }
 
-/// Creates a random workload with a log, and syncs of the whole volume around it.
+/// Creates a random workload with a log, surrounded by syncs of the whole volume.
 fn workload(base: &[MemDevice], rng: &mut Rng) -> Vec<Step> {
     let (mut steps, _) = random_log(base, rng);
     let (more, _) = random_log(base, rng);
@@ -102,7 +102,7 @@ fn planted() -> ubtrfs_transaction::Error {
     })
 }
 
-/// Returns whether a commit takes the place of the log that fails there.
+/// Returns whether a commit replaces a log that fails there.
 fn is_committed_instead(point: Failpoint) -> bool {
     matches!(
         point,
@@ -110,7 +110,7 @@ fn is_committed_instead(point: Failpoint) -> bool {
     )
 }
 
-/// The numbers of the notes that other copies of the superblock, or those of a device, are one commit behind.
+/// Fault numbers of superblock copies, or of a device's superblocks, that are one commit old.
 const STALE_SUPERBLOCKS: &[u16] = &[104, 105];
 
 fn fails_at(base: &[MemDevice], steps: &[Step], nth: usize, point: Failpoint) {
@@ -141,15 +141,15 @@ fn fails_at(base: &[MemDevice], steps: &[Step], nth: usize, point: Failpoint) {
     run.cut().unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
 }
 
-/// A device that takes no more requests to change it from some moment on. It can be read.
+/// A device that accepts no writes from some moment on, but can be read.
 #[derive(Debug)]
 struct Stopping {
     landed: Arc<MemDevice>,
-    /// The state that a flush has made durable.
+    /// The state as of the last flush.
     durable: Mutex<MemDevice>,
-    /// A write came since.
+    /// Whether there was a write since.
     is_dirty: AtomicBool,
-    /// All devices of the volume share it.
+    /// Shared by all devices of the volume.
     is_stopped: Arc<AtomicBool>,
 }
 
@@ -220,13 +220,13 @@ impl StoppingDevices {
         self.devices.iter().map(share).collect()
     }
 
-    /// Returns what is on the devices if all writes have landed.
+    /// Returns the contents of the devices if all writes have landed.
     fn landed(&self) -> Vec<MemDevice> {
         let copy = |device: &Arc<Stopping>| (*device.landed).clone();
         self.devices.iter().map(copy).collect()
     }
 
-    /// Returns what is on the devices if only what was flushed has landed.
+    /// Returns the contents of the devices if only flushed writes have landed.
     fn durable(&self) -> Vec<MemDevice> {
         let copy = |device: &Arc<Stopping>| device.durable.lock().clone();
         self.devices.iter().map(copy).collect()
@@ -237,7 +237,7 @@ impl StoppingDevices {
         devices.any(|device| device.is_dirty.load(Ordering::Relaxed))
     }
 
-    /// Returns a call that stops them.
+    /// Returns a function that stops the devices.
     fn stop(&self) -> impl Fn() -> Result<(), ubtrfs_transaction::Error> + 'static {
         let is_stopped = Arc::clone(&self.is_stopped);
         move || {
@@ -247,7 +247,7 @@ impl StoppingDevices {
     }
 }
 
-/// Returns whether all that was written before it is durable.
+/// Returns whether all earlier writes are durable at this step.
 fn is_durable(point: Failpoint) -> bool {
     matches!(
         point,
@@ -262,7 +262,7 @@ fn stops_at(base: &[MemDevice], steps: &[Step], nth: usize, point: Failpoint) {
     let what = format!("{point:?}, failpoint {nth} of {steps:?}");
     let devices = StoppingDevices::new(base);
     let mut run = Run::begin_on(devices.landing(), devices.through(), true);
-    // The other copies become durable with the next flush.
+    // The next flush makes the other copies durable.
     run.excused = STALE_SUPERBLOCKS;
     at_nth(nth, devices.stop(), || {
         for step in steps {
@@ -278,7 +278,7 @@ fn stops_at(base: &[MemDevice], steps: &[Step], nth: usize, point: Failpoint) {
         .unwrap_or_else(|wrong| panic!("{what}, as flushed: {wrong}"));
 }
 
-/// Does `each` at every failpoint of some workloads on the devices.
+/// Calls `each` at every failpoint of some workloads on the devices.
 fn at_every_failpoint(
     test: &str,
     base: &[MemDevice],

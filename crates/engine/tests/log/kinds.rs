@@ -1,6 +1,7 @@
-//! Logs on volumes of all kinds, written by the engine and by the kernel: both replay them to what was seen before.
+//! Logs on volumes of all kinds, written by the engine and by the kernel: both replay them to the synced
+//! state.
 //!
-//! `UBTRFS_CASES` says how many kinds, `UBTRFS_CASE` names one.
+//! `UBTRFS_CASES` sets the number of kinds, `UBTRFS_CASE` selects one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +24,7 @@ use crate::written::pattern;
 
 const KINDS: usize = 12;
 
-/// Does `each` for kinds of volumes, with a generator of random numbers of each one's own.
+/// Calls `each` for several kinds of volumes, each with a random generator.
 fn of_kinds(test: &str, mut cases: Vec<Case>, each: impl Fn(&str, &Case, &mut Rng)) {
     if !or_skip(test) {
         return;
@@ -79,7 +80,8 @@ enum By {
     Kernel,
 }
 
-/// Judges what a power cut left in `devices` while `live` was seen, all of it synced. `dir` has room for copies.
+/// Checks the state of `devices` after a power cut. `live` is the state before it, all of it synced. `dir`
+/// has room for copies.
 fn judge(what: &str, case: &Case, by: By, devices: &[PathBuf], live: &Manifest, dir: &Path) {
     assert!(live.faults.is_empty(), "{what}: {:?}", live.faults);
     let committed = OpenOptions::new().rescue(Rescue {
@@ -98,9 +100,9 @@ fn judge(what: &str, case: &Case, by: By, devices: &[PathBuf], live: &Manifest, 
     assert!(has_log, "{what}: no log");
     assert!(!is_vain, "{what}: the log has nothing");
 
-    // btrfs-progs 6.14 wants checksums of a hole that the kernel logged from somewhere in it on.
+    // btrfs-progs 6.14 requires checksums of a hole that the kernel logged from its middle on.
     let has_hole_items = matches!(case.features, Features::Oldest | Features::NoNoHoles);
-    // It computes data from right parity wrongly.
+    // It miscomputes data from correct parity.
     let has_parity = matches!(case.profile, Profile::Raid5 | Profile::Raid6);
     let verdict = |devices: &[PathBuf], when: &str| {
         let options = CheckOptions {
@@ -149,7 +151,7 @@ fn judge(what: &str, case: &Case, by: By, devices: &[PathBuf], live: &Manifest, 
     }
 }
 
-/// Changes something and gives what is to be synced: paths.
+/// Makes a change and returns the paths to sync.
 type Change = fn(&Work<'_>) -> &'static [&'static str];
 
 struct Work<'a> {
@@ -272,7 +274,7 @@ fn engine_writes(what: &str, case: &Case, rng: &mut Rng) {
             .set_xattr(file, b"user.a", b"1", XattrMode::Any)
             .unwrap();
     }
-    // Chunks that are made now are none that a log must wait for.
+    // Allocate chunks now, so that no log has to wait for a new one.
     work.make(work.top, "warm", 4 << 20);
     volume.sync().unwrap();
     volume.unlink(work.top, b"warm").unwrap();
@@ -345,7 +347,7 @@ fn kernel_writes(what: &str, case: &Case, rng: &mut Rng) {
     sh(&top, "sync d .");
     let cut = volume.cut().unwrap();
     let live = Manifest::of_dir(&top).unwrap();
-    // The kernel takes no copy for a device of a volume that is mounted.
+    // The kernel does not accept a copy of a device while the volume is mounted.
     volume.end().unwrap();
     judge(what, case, By::Kernel, &cut, &live, volume.dir());
 }

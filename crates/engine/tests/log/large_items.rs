@@ -1,4 +1,5 @@
-//! Items that grow so far that Linux could crash when it replays a log of them. No kernel mounts these volumes.
+//! Items that have grown so far that Linux could crash when it replays their log. No kernel mounts these
+//! volumes.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use ubtrfs_sim::record::save_image;
 use crate::cut::{made_on, named, open};
 
 const NAME: &[u8] = b"user.big";
-/// LOG-WRITE-4, as `check` says it.
+/// The fault of LOG-WRITE-4 in `check`.
 const OUTGROWN: u16 = 914;
 
 fn make(nodesize: u32) -> (Arc<MemDevice>, Arc<Volume>) {
@@ -40,7 +41,7 @@ fn set(volume: &Volume, file: FileId, bytes: usize) {
         .unwrap();
 }
 
-/// Returns how many logs were written, and how many commits took the place of one with a large item.
+/// Returns the number of logs, and of commits in place of a log with a large item.
 fn logs(volume: &Volume) -> (u64, u64) {
     let stats = volume.writer_stats().unwrap();
     (stats.logs, stats.unlogged[Unlogged::LargeItem as usize])
@@ -66,7 +67,7 @@ fn attribute_that_outgrows_a_leaf_is_committed() {
     let (_, file) = create(&volume);
     set(&volume, file, 9000);
     volume.sync().unwrap();
-    // Both fit a leaf together.
+    // Both fit in a leaf together.
     set(&volume, file, 7000);
     volume.fsync(file).unwrap();
     assert_eq!(logs(&volume), (1, 0));
@@ -78,7 +79,7 @@ fn attribute_that_outgrows_a_leaf_is_committed() {
     let after = open(cut, true).unwrap();
     let value = after.xattr(file, NAME).unwrap().unwrap();
     assert_eq!(value, vec![15_900_usize as u8; 15_900]);
-    // It shrinks: no danger.
+    // It shrinks, which is harmless.
     set(&volume, file, 15_000);
     volume.fsync(file).unwrap();
     assert_eq!(logs(&volume), (2, 1));
@@ -137,7 +138,7 @@ fn check_warns_of_a_log_with_which_linux_may_crash() {
         .map(|issue| issue.fault.number())
         .collect();
     assert_eq!(found, [OUTGROWN], "{:?}", report.issues);
-    // The way out that it names.
+    // The remedy that the fault names.
     let after = open(crafted.clone(), true).unwrap();
     assert_eq!(after.xattr(file, NAME).unwrap().unwrap().len(), 9100);
     after.close().unwrap();

@@ -1,6 +1,7 @@
-//! The fsync log, replayed by the engine and by the kernel: both show the same, and `btrfs check` is content.
+//! The fsync log, replayed by the engine and by the kernel: both show the same state, and `btrfs check` finds
+//! nothing.
 //!
-//! `UBTRFS_SOAK` takes more kinds of volumes.
+//! `UBTRFS_SOAK` selects more kinds of volumes.
 
 mod attributes;
 #[path = "../scripts/case_options.rs"]

@@ -1,4 +1,4 @@
-//! Logs that cannot be replayed, and replays that are broken off.
+//! Logs that cannot be replayed, and interrupted replays.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -35,7 +35,7 @@ fn logged() -> (CutVolume, Vec<PathBuf>) {
     (volume, devices)
 }
 
-/// An edit of a leaf. True if it changes the leaf.
+/// An edit of a leaf. Returns whether it changed the leaf.
 type Edit = fn(&mut Items) -> bool;
 type Items = Vec<(ubtrfs_format::key::Key, Vec<u8>)>;
 
@@ -51,7 +51,7 @@ fn log_that_cannot_be_replayed_changes_nothing() {
             let mut extents = items.iter_mut();
             let extent = extents.find(|(key, _)| key.item_type == KeyType::EXTENT_DATA);
             extent.is_some_and(|(_, bytes)| {
-                // A place in no block group.
+                // An address outside all block groups.
                 bytes[21..29].copy_from_slice(&(1u64 << 50).to_le_bytes());
                 true
             })
@@ -79,7 +79,7 @@ fn log_that_cannot_be_replayed_changes_nothing() {
         save_image(&*crafted.devices()[0].1, &image).unwrap();
         let devices = [image.clone()];
         let before = fingerprint(&image).unwrap();
-        // All that a reader shows is checked as it is read.
+        // A reader validates everything that it shows.
         let refused = open(&devices, true).unwrap_err();
         assert!(refused.is_of_log(), "{refused}");
         assert!(refused.to_string().contains(said), "{refused}");
@@ -108,7 +108,7 @@ fn copy_superblocks(from: &Path, to: &Path) {
     }
 }
 
-/// REPLAY-1: with the superblock from before, all that the replay's commit wrote lies in free space.
+/// REPLAY-1: with the old superblock, everything that the replay's commit wrote is in free space.
 #[test]
 fn replay_that_is_broken_off_can_be_repeated() {
     if !or_skip("replay_that_is_broken_off_can_be_repeated") {

@@ -1,4 +1,4 @@
-//! Logs that the kernel wrote.
+//! Logs written by the kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub(crate) fn open(devices: &[PathBuf], writable: bool) -> ubtrfs_engine::Result
     Volume::open(devices, &options)
 }
 
-/// Returns the volumes of every `step`-th scenario, cut after each. `UBTRFS_SCENARIO` chooses one by its name.
+/// Returns the volumes of every `step`-th scenario, cut after each. `UBTRFS_SCENARIO` selects one by name.
 fn cuts(volume: &mut CutVolume, all: &'static [Scenario], step: usize) -> Vec<Cut> {
     let mut cuts = Vec::new();
     let only = std::env::var("UBTRFS_SCENARIO").ok();
@@ -51,7 +51,7 @@ fn cuts(volume: &mut CutVolume, all: &'static [Scenario], step: usize) -> Vec<Cu
         let dir = volume.path().join(format!("{number:02} {}", scenario.name));
         fs::create_dir(&dir).unwrap();
         sh(&dir, scenario.before);
-        // Space that was allocated before forces no commit now.
+        // Allocate space now, so that no new chunk forces a commit.
         sh(
             &dir,
             "head -c 3M /dev/urandom > warm; sync -f .; rm warm; sync -f .",
@@ -81,7 +81,7 @@ fn differences(left: &Manifest, right: &Manifest, ignored: &[Field]) -> Vec<Stri
     all.iter().map(ToString::to_string).collect()
 }
 
-/// Times of directories that a replay unlinks in are those of the replay, in the kernel.
+/// A kernel's replay updates the times of directories that lose entries.
 pub(crate) const OF_REPLAY: [Field; 2] = [Field::Mtime, Field::Ctime];
 
 fn judge(volume: &CutVolume, cut: &Cut) -> Vec<String> {
@@ -127,7 +127,7 @@ fn judge(volume: &CutVolume, cut: &Cut) -> Vec<String> {
     wrong
 }
 
-/// Returns how many of the scenarios other kinds of volumes go through: each so many, in a soak all.
+/// Returns the step between scenarios for other kinds of volumes. In a soak all scenarios run.
 fn step() -> usize {
     match std::env::var_os("UBTRFS_SOAK") {
         Some(_) => 1,
@@ -163,7 +163,7 @@ fn both_replay(
 
 const OPTIONS: &str = "commit=600,compress=zstd";
 
-/// Returns the options of a volume with holes that are items, and small nodes.
+/// Returns the options of a volume with explicit hole items and small nodes.
 fn with_holes() -> MkfsSpec {
     MkfsSpec::new()
         .device_bytes(1 << 30)

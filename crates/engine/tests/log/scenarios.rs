@@ -1,12 +1,12 @@
-//! Work on a volume before its power is cut: shell commands, in a directory of each one's own.
+//! Work on a volume before its power is cut: shell commands, each scenario in its own directory.
 
-/// Work, of which the last command syncs something.
+/// A scenario, whose last command syncs something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Committed.
+    /// The committed part.
     pub(crate) before: &'static str,
-    /// Logged, as far as something is synced.
+    /// The part that is logged, as far as it is synced.
     pub(crate) then: &'static str,
 }
 

@@ -1,7 +1,7 @@
-//! Situations that the public tests of log replay are about, each as a script of our own.
+//! The situations of public tests for log replay, written as our own scripts.
 //!
-//! The number of the test is the first word of a name. Those of `found` are sequences in which testing with all short
-//! sequences of operations has found a loss.
+//! A name begins with the number of the test. `found` marks sequences for which exhaustive tests of short
+//! sequences found a loss.
 
 use crate::scenarios::Scenario;
 
@@ -461,7 +461,7 @@ pub(crate) const ALL: &[Scenario] = &[
         before: "for s in a b c; do btrfs subvolume create $s > /dev/null; echo 1 > $s/f; done",
         then: "for s in a b c; do echo 2 > $s/f; echo 3 > $s/g; sync $s/f; done; rm b/f; sync b c/g; echo 4 > x; sync x",
     },
-    // The last one, as the quotas stay.
+    // Last, because quotas stay enabled.
     Scenario {
         name: "btrfs 119 snapshot deleted beside a synced file, with quotas",
         before: "mkdir d; echo 1 > d/f; btrfs subvolume create s > /dev/null; echo 1 > s/f; btrfs quota enable .; btrfs subvolume snapshot s snap > /dev/null; btrfs quota rescan -w . > /dev/null",

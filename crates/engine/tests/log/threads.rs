@@ -1,4 +1,4 @@
-//! Threads that sync side by side, and others that change names meanwhile.
+//! Concurrent syncs, while other threads change names.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ fn content(version: u64) -> Vec<u8> {
     bytes
 }
 
-/// Saves as an editor does: a new file, a sync of it, a rename over the old one, a sync of the directory.
+/// Saves like an editor: creates a new file, syncs it, renames it over the old one, and syncs the directory.
 fn save(volume: &Volume, dir: FileId, version: u64) {
     let new = NewInode::file(0o644);
     let file = volume.create(dir, b"new", &new).unwrap();
@@ -37,7 +37,7 @@ fn save(volume: &Volume, dir: FileId, version: u64) {
     volume.fsync(dir).unwrap();
 }
 
-/// Moves a file between all directories, and links it, without a sync.
+/// Moves and links a file between all directories, without syncs.
 fn disturb(volume: &Volume, dirs: &[FileId], until: &AtomicBool) {
     let new = NewInode::file(0o644);
     let file = volume.create(dirs[0], b"wanderer", &new).unwrap();
@@ -54,7 +54,7 @@ fn disturb(volume: &Volume, dirs: &[FileId], until: &AtomicBool) {
     }
 }
 
-/// A cut, and the versions that were durable before.
+/// A cut, and the versions that were durable before it.
 struct Cut {
     image: MemDevice,
     synced: Vec<u64>,
@@ -108,7 +108,7 @@ fn syncs_side_by_side_are_all_kept() {
     let is_over = AtomicBool::new(false);
     let all = SAVES * WRITERS as u64;
     let saved = || -> u64 { synced.iter().map(|at| at.load(Ordering::SeqCst)).sum() };
-    // On a busy machine the writers would be done before the first cut.
+    // Pace the cuts: on a busy machine the writers could end before the first cut.
     let taken = AtomicUsize::new(0);
     let is_ahead = || saved() > all * (taken.load(Ordering::SeqCst) as u64 + 1) / CUTS as u64;
     let mut cuts = Vec::new();
@@ -144,7 +144,7 @@ fn syncs_side_by_side_are_all_kept() {
     let stats = volume.writer_stats().unwrap();
     println!("{} cuts, {} logs", cuts.len(), stats.logs);
     assert!(stats.logs > 50, "{stats:?}");
-    // The writers may end before the last one.
+    // The writers may end before the last cut.
     assert!(cuts.len() >= CUTS - 1, "{} cuts", cuts.len());
     cuts.into_iter().for_each(judge);
 }

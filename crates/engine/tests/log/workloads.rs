@@ -1,7 +1,8 @@
-//! Bounded workloads: few operations on two directories and three files, each followed by a sync and a power cut.
+//! Bounded workloads: a few operations on two directories and three files, each followed by a sync and a
+//! power cut.
 //!
-//! Judged by what users rely on: what was synced is there, under the names that it had. Nothing else is lost, and is as
-//! it was at some moment.
+//! They are checked for the guarantees that users rely on. Synced data survives under the names that it had.
+//! Nothing else is lost, and its state is from some moment.
 
 mod beside;
 
@@ -39,7 +40,7 @@ pub(crate) enum Op {
     Rename(&'static str, &'static str),
     Exchange(&'static str, &'static str),
     Whiteout(&'static str, &'static str),
-    /// Also into space that was reserved.
+    /// Also into preallocated space.
     Write(&'static str, u64),
     Append(&'static str),
     Truncate(&'static str, u64),
@@ -123,7 +124,7 @@ const OPS: &[Op] = &[
     Chmod("B"),
 ];
 
-/// An inode as it is seen.
+/// The observed state of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     kind: FileKind,
@@ -132,10 +133,10 @@ struct Seen {
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A name: the directory, the name in it.
+/// A name: the directory and the name in it.
 type Name = (u64, Vec<u8>);
 
-/// A volume as it is seen.
+/// The observed state of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State {
     names: BTreeMap<Name, u64>,
@@ -226,7 +227,7 @@ fn file(volume: &Volume, path: &'static str) -> Result<FileId, Error> {
 }
 
 impl Op {
-    /// Does it, if it can be done. `number` makes its data differ from that of others.
+    /// Runs the operation, if it is possible. `number` makes its data unique.
     fn run(self, volume: &Volume, number: u8) -> Result<(), Error> {
         let make = |path, new: &NewInode<'_>| {
             let (dir, name) = place(volume, path)?;
@@ -275,7 +276,7 @@ impl Op {
             }
             SetXattr(path) => {
                 let file = file(volume, path)?;
-                // Linux has no such names on other kinds.
+                // Linux has no such attributes on other file types.
                 if !matches!(
                     volume.attr(file)?.kind,
                     FileKind::Regular | FileKind::Directory
@@ -300,18 +301,18 @@ impl Op {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Do(Op),
-    /// A sync of one of the inodes that were seen so far, by its place among them.
+    /// A sync of the n-th inode seen so far.
     Sync(u64),
     /// A sync of the volume.
     SyncAll,
 }
 
-/// Creates the volume that all workloads begin with.
+/// Creates the initial volume of all workloads.
 pub(crate) fn base() -> Vec<MemDevice> {
     base_of(vec![made()])
 }
 
-/// Makes that volume of the devices of an empty one.
+/// Creates the initial volume on the devices of an empty one.
 pub(crate) fn base_of(devices: Vec<MemDevice>) -> Vec<MemDevice> {
     let devices: Vec<Arc<MemDevice>> = devices.into_iter().map(Arc::new).collect();
     let volume = open_all(shared(&devices), true).unwrap();
@@ -344,22 +345,22 @@ pub(crate) fn shared(devices: &[Arc<MemDevice>]) -> Vec<Arc<dyn BlockDevice>> {
 pub(crate) struct Run {
     devices: Vec<Arc<MemDevice>>,
     pub(crate) volume: Arc<Volume>,
-    /// Numbers of faults that the checker may find after a cut.
+    /// Fault numbers that the checker may report after a cut.
     pub(crate) excused: &'static [u16],
-    /// After each operation; the first is the committed one.
+    /// The states since the last commit: first the committed one, then one per operation.
     states: Vec<State>,
-    /// Before a commit, which keeps names, but not what is buffered of data.
+    /// The states before that commit, which persists names but not buffered data.
     before: Vec<State>,
-    /// How many states there were when an inode was last synced.
+    /// The number of states when an inode was last synced.
     synced: BTreeMap<u64, usize>,
     /// Inodes that are kept open.
     _held: Vec<OpenFile>,
     commits: u64,
 }
 
-/// Returns whether contents have a length and bytes that the file had, though at different moments. A commit of another
-/// file's sync stores a cut at once, and what was written before it only when that is written back. Linux leaves such
-/// files, too.
+/// Returns whether the length and each byte existed in the file, perhaps at different moments. When a sync of
+/// another file commits, a truncation is stored at once, and older data only when it is written back. Linux
+/// leaves such files too.
 fn is_of_several_moments(data: &[u8], known: &[&Seen]) -> bool {
     let was = |at: usize, byte: &u8| known.iter().any(|known| known.data.get(at) == Some(byte));
     known.iter().any(|known| known.data.len() == data.len())
@@ -373,7 +374,7 @@ impl Run {
         Run::begin_on(devices, through, holds)
     }
 
-    /// Begins on `devices`, which are asked by way of `through`.
+    /// Starts on `devices`, which the volume accesses through `through`.
     pub(crate) fn begin_on(
         devices: Vec<Arc<MemDevice>>,
         through: Vec<Arc<dyn BlockDevice>>,
@@ -404,7 +405,7 @@ impl Run {
         }
     }
 
-    /// Does a step. Returns false if there was nothing to do.
+    /// Runs a step. Returns false if there was nothing to do.
     pub(crate) fn step(&mut self, step: Step) -> bool {
         match step {
             Step::Do(op) => {
@@ -424,7 +425,7 @@ impl Run {
                 let id = FileId::new(RootId::FS_TREE, InodeNr(*ino.unwrap()));
                 match self.volume.fsync(id) {
                     Ok(()) => {}
-                    // It is gone, and not open. Or its data is lost as the device has failed.
+                    // The file is gone and not open, or its data is lost because the device failed.
                     Err(_) => {
                         self.states.push(see(&self.volume));
                         return false;
@@ -449,7 +450,7 @@ impl Run {
         true
     }
 
-    /// Begins anew with the last state, which is the committed one.
+    /// Restarts the list of states with the last one, which is committed.
     fn begin_after_commit(&mut self) {
         self.commits = self.volume.writer_stats().unwrap().commits;
         let before = self.states.drain(..self.states.len() - 1);
@@ -462,13 +463,13 @@ impl Run {
         inodes.collect::<BTreeSet<_>>().len() as u64
     }
 
-    /// Judges the devices as a power cut would leave them now, and returns them. Fails with what is wrong.
+    /// Checks the devices as after a power cut now, and returns them.
     pub(crate) fn cut(&self) -> Result<Vec<MemDevice>, String> {
         let devices = self.devices.iter();
         self.cut_of(devices.map(|device| (**device).clone()).collect())
     }
 
-    /// Judges what a power cut has left.
+    /// Checks the devices after a power cut.
     pub(crate) fn cut_of(&self, cut: Vec<MemDevice>) -> Result<Vec<MemDevice>, String> {
         let copied = || cut.iter().cloned().map(Arc::new).collect::<Vec<_>>();
         let read = open_all(shared(&copied()), false).map_err(|error| error.to_string())?;
@@ -557,7 +558,7 @@ impl Run {
         }
     }
 
-    /// Judges an inode that was synced when there were `from` states.
+    /// Checks an inode that was synced when there were `from` states.
     fn judge_synced(&self, after: &State, ino: u64, from: usize) -> Result<(), String> {
         let now = self.states.last().unwrap();
         let since = &self.states[from - 1..];
@@ -571,8 +572,8 @@ impl Run {
         let Some(found) = after.inodes.get(&ino) else {
             return Err(format!("inode {ino} was synced and is lost"));
         };
-        // A change after the sync may be there in part: another's sync logs the attributes of a renamed file, and
-        // not its data.
+        // A change after the sync may survive in part: another sync logs the attributes of a renamed file,
+        // but not its data.
         let is_of_since = |part: fn(&Seen, &Seen) -> bool| {
             let mut seen = since.iter().map(|state| &state.inodes[&ino]);
             seen.any(|seen| part(seen, found))
@@ -606,7 +607,7 @@ impl Run {
     }
 }
 
-/// Runs a workload, and cuts the power after its last sync. None: it does nothing that was not done by a shorter one.
+/// Runs a workload, and cuts the power after its last sync. Returns None if a shorter workload does the same.
 fn run(base: &[MemDevice], steps: &[Step], holds: bool) -> Option<Run> {
     let mut run = Run::begin(base, holds);
     for step in steps {
@@ -627,7 +628,7 @@ fn must_hold(base: &[MemDevice], steps: &[Step], holds: bool) -> bool {
     true
 }
 
-/// Calls `each` with all sequences of one and of two operations, each inode synced after them.
+/// Calls `each` with all sequences of one and of two operations. Each inode is synced after them.
 fn each_sequence(mut each: impl FnMut(&[Op])) {
     for first in OPS {
         each(&[*first]);
@@ -697,7 +698,7 @@ fn files_synced_among_many_operations_are_kept() {
     assert!(logs > count / 2);
 }
 
-/// Creates a log with the most that the workload can bring about.
+/// Creates a log with the most features that the workload can produce.
 pub(crate) fn random_log(base: &[MemDevice], rng: &mut Rng) -> (Vec<Step>, Run) {
     loop {
         let mut run = Run::begin(base, rng.one_in(2));
@@ -717,7 +718,7 @@ pub(crate) fn random_log(base: &[MemDevice], rng: &mut Rng) -> (Vec<Step>, Run) 
     }
 }
 
-/// Asserts that the kernel and the engine show the same after a cut. `dir` has room for device files.
+/// Asserts that the kernel and the engine show the same state after a cut. `dir` has room for device files.
 pub(crate) fn kernel_replays(what: &str, cut: &[MemDevice], dir: &Path) {
     let save = |(number, device): (usize, &MemDevice)| {
         let path = dir.join(format!("{number}.img"));
@@ -759,7 +760,7 @@ fn kernel_replays_logs_of_workloads() {
     }
 }
 
-/// A sync of an inode that has gone takes it out of the log, though the mutable set has nothing of it any more.
+/// Syncing a deleted inode removes it from the log, although the mutable set has no trace of it.
 #[test]
 fn logged_inode_that_is_gone_stays_gone_once_it_is_synced() {
     let base = base();
@@ -776,7 +777,7 @@ fn logged_inode_that_is_gone_stays_gone_once_it_is_synced() {
             _ => Unlink("A/n"),
         };
         let mut run = Run::begin(&base, false);
-        // The last of those that were seen.
+        // The last inode seen.
         let sync = Step::Sync(6);
         for step in [Step::Do(made), sync, Step::Do(gone), sync] {
             assert!(run.step(step), "{made:?}");

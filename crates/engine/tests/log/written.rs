@@ -1,4 +1,4 @@
-//! Logs that the engine wrote: the kernel and the engine replay them.
+//! Logs written by the engine, replayed by the kernel and the engine.
 
 use std::fs;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) fn pattern(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// The changes of a file of 1 MiB that is committed, and then synced.
+/// Changes to a committed file of 1 MiB, which is then synced.
 const STEPS: [(&str, &[Step]); 15] = [
     (
         "append",
@@ -73,7 +73,7 @@ const STEPS: [(&str, &[Step]); 15] = [
         ],
     ),
     (
-        // The log has checksums of the clone, and not of what is left around the overwritten range.
+        // The log has the checksums of the clone, but not of the remainders around the overwritten range.
         "overwritten, a part cloned",
         &[
             |v, f| v.write(f, 300_000, &pattern(5, 50_000)).unwrap(),
@@ -83,7 +83,7 @@ const STEPS: [(&str, &[Step]); 15] = [
         ],
     ),
     (
-        // The log says nothing of what is left around the overwritten range, until that goes.
+        // The log has nothing about the remainders of the overwritten extent until they are punched.
         "overwritten, the rest a hole",
         &[
             |v, f| v.write(f, 65_536, &pattern(6, 4096)).unwrap(),
@@ -130,7 +130,7 @@ const STEPS: [(&str, &[Step]); 15] = [
     ),
 ];
 
-/// The directory of a new file is not synced with it.
+/// A new file's directory is not synced with it.
 pub(crate) const OF_DIRECTORIES: [Field; 2] = [Field::Mtime, Field::Ctime];
 
 fn judge(test: &str, name: &str, made: &KernelVolume, volume: &Arc<Volume>) {
@@ -154,7 +154,7 @@ fn judge(test: &str, name: &str, made: &KernelVolume, volume: &Arc<Volume>) {
     fs::remove_file(copy).unwrap();
 }
 
-/// Opens a volume that commits only where it is told to, or a log cannot say what was changed.
+/// Opens a volume that commits only on request, or if a log cannot represent the changes.
 fn open_with_log(made: &KernelVolume) -> Arc<Volume> {
     let options = OpenOptions::new()
         .writable(true)
@@ -188,7 +188,7 @@ fn kernel_replays(test: &str, spec: &MkfsSpec) {
         assert_eq!(after.commits, before.commits, "{name}");
         assert!(after.logs > before.logs, "{name}");
         judge(test, name, &made, &volume);
-        // Nothing is left to write.
+        // There is nothing left to write.
         volume.fsync(file).unwrap();
         assert_eq!(volume.writer_stats().unwrap().logs, after.logs, "{name}");
     }
@@ -208,7 +208,8 @@ fn kernel_replays(test: &str, spec: &MkfsSpec) {
     made.check().unwrap();
 }
 
-/// A volume with a file `a/file` of links `b/link` and `c/link`, and others beside these, committed.
+/// A committed volume with a file `a/file` with the links `b/link` and `c/link`, and other files next to
+/// them.
 struct Linked {
     made: KernelVolume,
     volume: Arc<Volume>,
@@ -250,7 +251,7 @@ impl Linked {
             .unwrap();
     }
 
-    /// Syncs the file. The log alone has all that was changed.
+    /// Syncs the file and checks the replay. Only the log has the changes.
     fn sync_and_judge(&self, test: &str, name: &str) {
         let commits = self.volume.writer_stats().unwrap().commits;
         self.volume.write(self.file, 0, name.as_bytes()).unwrap();
@@ -266,7 +267,8 @@ impl Linked {
     }
 }
 
-/// A file lost a link. Moves out of each directory that had a name of it are durable with each sync of the file.
+/// A file lost a link. Every sync of the file also persists moves out of the directories that contained its
+/// names.
 #[test]
 fn directories_that_a_synced_file_left_are_logged() {
     let test = "directories_that_a_synced_file_left_are_logged";
@@ -287,7 +289,7 @@ fn directories_that_a_synced_file_left_are_logged() {
     linked.close();
 }
 
-/// The directory that a synced file has left is in the log, since it was synced before.
+/// The directory that a synced file has left is in the log, because it was synced before.
 #[test]
 fn logged_directory_that_a_synced_file_left_is_updated() {
     let test = "logged_directory_that_a_synced_file_left_is_updated";
@@ -305,7 +307,7 @@ fn logged_directory_that_a_synced_file_left_is_updated() {
     linked.close();
 }
 
-/// A file got a link. A change of the directories that had names of it before is durable with it.
+/// A file gained a link. Its sync also persists changes to the directories that contained its names before.
 #[test]
 fn directories_of_a_synced_file_with_a_new_link_are_logged() {
     let test = "directories_of_a_synced_file_with_a_new_link_are_logged";
@@ -332,7 +334,7 @@ fn kernel_replays_logs_of_files() {
     kernel_replays("kernel_replays_logs_of_files", &MkfsSpec::new());
 }
 
-/// Nor does it have what is left around that of a committed extent, or its checksums.
+/// The log contains neither the remainders of a committed extent around the write, nor their checksums.
 #[test]
 fn log_has_what_was_written_alone() {
     if !or_skip("log_has_what_was_written_alone") {

@@ -1,9 +1,10 @@
-//! `sync_queue` and `writeback_errors` under loom. It runs the interleavings of a few threads up to a number of
-//! preemptions, with the memory orders that `sync` models.
+//! `sync_queue` and `writeback_errors` under loom, which runs the interleavings of a few threads up to a
+//! bound on preemptions. It respects the memory orders that `sync` models.
 //!
-//! The sources are compiled here once more, in modules of the same names. `sync` has the atomics and locks of loom.
+//! The sources are compiled here again, in modules of the same names. `sync` exports loom's atomics and
+//! locks.
 
-// The tests call a part of what the sources have.
+// The tests use only a part of these sources.
 #![allow(dead_code, unreachable_pub)]
 
 #[path = "../../src/log/sync_queue.rs"]
@@ -16,7 +17,7 @@ mod reports;
 #[path = "../../../transaction/tests/models/sync.rs"]
 mod sync;
 
-/// Runs `threads` in each order with up to so many preemptions of a thread, and all others.
+/// Runs `threads` in all interleavings with at most `preemptions` preemptions.
 fn check(preemptions: usize, threads: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);

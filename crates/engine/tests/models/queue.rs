@@ -15,9 +15,9 @@ struct Volume {
     queue: SyncQueue<u64>,
     /// A bit for the change of each caller.
     changed: AtomicU64,
-    /// The changes that a log has.
+    /// The logged changes.
     durable: AtomicU64,
-    /// How many callers log now.
+    /// The number of callers that are logging.
     logging: AtomicU64,
     logs: AtomicU64,
 }
@@ -31,7 +31,7 @@ enum End {
 }
 
 impl Volume {
-    /// Changes something, and syncs it. `ends` says how the n-th log ends.
+    /// Makes a change and syncs it. `ends` returns how the n-th log ends.
     fn change_and_sync(&self, caller: u64, ends: fn(u64) -> End) -> Result<(), ()> {
         let mine = 1 << caller;
         self.changed.fetch_or(mine, Ordering::Relaxed);
@@ -60,13 +60,13 @@ impl Volume {
         match end {
             End::Written => Ok(()),
             End::Failed => Err(()),
-            // Without a message for each of the many runs.
+            // Without a panic message, as there are many runs.
             End::Panicked => resume_unwind(Box::new(())),
         }
     }
 }
 
-/// Syncs from several threads side by side; returns how many of them did not succeed.
+/// Syncs from several threads concurrently. Returns the number of failed syncs.
 fn sync_side_by_side(volume: &Arc<Volume>, callers: u64, ends: fn(u64) -> End) -> usize {
     let sync = move |volume: &Volume, caller| {
         let synced = catch_unwind(AssertUnwindSafe(|| volume.change_and_sync(caller, ends)));
@@ -101,7 +101,7 @@ fn a_sync_that_returns_has_a_log_that_began_after_it() {
     first_log_ends(3, 2, |_| End::Written, 0);
 }
 
-/// The others are served by a later log.
+/// A later log serves the others.
 #[test]
 fn failure_of_a_log_is_told_to_one_caller() {
     first_log_ends(

@@ -1,4 +1,4 @@
-//! Write-back errors beside syncs through several open files.
+//! Write-back errors during syncs through several open files.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::check;
 use crate::sync::Mutex;
 use crate::writeback_errors::{SeenErrors, WritebackErrors};
 
-/// A file; the lock is the inode's.
+/// A file. The mutex models the inode's lock.
 #[derive(Default)]
 struct File(Mutex<WritebackErrors>);
 
@@ -42,7 +42,7 @@ fn each_open_file_reports_an_error_once() {
     });
 }
 
-/// Two threads that sync through one open file: one of them gets the error.
+/// Two threads sync through one open file: one of them gets the error.
 #[test]
 fn syncs_through_one_open_file_report_an_error_once() {
     check(3, || {
@@ -53,7 +53,7 @@ fn syncs_through_one_open_file_report_an_error_once() {
         let beside = thread::spawn(move || beside.sync(&through));
         let reported = file.sync(&open);
         assert_eq!(reported + beside.join().unwrap(), 1);
-        // Nobody else has to hear of it.
+        // No other caller has to report it.
         assert_eq!(file.sync(&file.open()), 0);
     });
 }

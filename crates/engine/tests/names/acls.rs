@@ -1,4 +1,4 @@
-//! ACLs: what they do to modes, and what new files take over.
+//! ACLs: their effect on modes, and their inheritance.
 
 use ubtrfs_engine::{Error, NewInode, SetAttr, XattrMode};
 
@@ -80,7 +80,7 @@ fn unsound_acls_are_refused() {
         Err(Error::XattrNamespace)
     ));
     set(dir, DEFAULT, &good).unwrap();
-    // Without entries it is removed, and so it is when it is not there.
+    // Setting an ACL without entries removes it, even if it does not exist.
     for _ in 0..2 {
         set(dir, DEFAULT, &2u32.to_le_bytes()).unwrap();
         world.volume().remove_xattr(dir, DEFAULT).unwrap();
@@ -90,7 +90,7 @@ fn unsound_acls_are_refused() {
 
 #[test]
 fn default_acl_is_inherited_in_place_of_the_umask() {
-    // The values are what the kernel makes of the same calls.
+    // The values are those of the kernel for the same calls.
     let mut world = World::new();
     let dir = world.dir("dir");
     let volume = world.volume();
@@ -177,7 +177,7 @@ fn setgid_goes_with_an_acl_set_by_a_stranger_to_the_group() {
     mode(0o2755);
     volume.set_access_acl(id, &named(7, 7), false).unwrap();
     has(0o2775);
-    // Removing one leaves the mode.
+    // Removing an ACL does not change the mode.
     volume.set_access_acl(id, b"", true).unwrap();
     has(0o2775);
     volume.set_access_acl(id, &named(7, 5), true).unwrap();

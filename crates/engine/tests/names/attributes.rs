@@ -55,7 +55,7 @@ fn setuid_and_setgid_go_when_asked() {
     };
     assert_eq!(set(Some(0o6755), false), 0o6755);
     assert_eq!(set(None, true), 0o755);
-    // Without the group's execute bit it means mandatory locking.
+    // Setgid without the group's execute bit means mandatory locking.
     assert_eq!(set(Some(0o6745), true), 0o2745);
 }
 

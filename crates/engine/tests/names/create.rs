@@ -1,4 +1,4 @@
-//! New inodes of every kind, and their names.
+//! New inodes of every file type, and their names.
 
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode};
 use ubtrfs_format::ids::{InodeNr, RootId};

@@ -1,4 +1,4 @@
-//! A volume in memory and short ways to use it.
+//! A volume in memory with shortcuts for its use.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ impl World {
         World::with_features("", 16 << 10)
     }
 
-    /// Creates a world on a volume with features as for `mkfs.btrfs -O`.
+    /// Creates a world on a volume with features as in `mkfs.btrfs -O`.
     pub(crate) fn with_features(features: &str, nodesize: u32) -> World {
         let mut options = MkfsOptions {
             nodesize: Some(nodesize),
@@ -51,7 +51,7 @@ impl World {
         self.volume = Some(open(&self.device, true));
     }
 
-    /// Opens the volume as it would be found after a power cut now, by the last commit.
+    /// Opens the volume as after a power cut now, at the last commit.
     pub(crate) fn after_a_crash(&self) -> Arc<Volume> {
         open(&Arc::new(MemDevice::clone(&self.device)), false)
     }
@@ -64,7 +64,7 @@ impl World {
         assert!(report.is_spotless(), "{:?}", report.issues);
     }
 
-    /// Returns the bytes on the device now, as after a power cut.
+    /// Returns the current bytes of the device, as after a power cut.
     pub(crate) fn snapshot_of_device(&self) -> Vec<u8> {
         let mut bytes = vec![0; LEN_BYTES as usize];
         self.device.read_at(&mut bytes, 0).unwrap();
@@ -90,13 +90,13 @@ impl World {
         self.volume = Some(Volume::from_devices(devices, options).unwrap());
     }
 
-    /// Lets go of the volume as it stands on the device.
+    /// Drops the volume, and returns the bytes of the device.
     pub(crate) fn bytes(mut self) -> Vec<u8> {
         self.volume = None;
         self.snapshot_of_device()
     }
 
-    /// Asserts that `look` is content before a commit, after it, and after opening anew, for writing or not.
+    /// Calls `look` before a commit, after it, and after reopening the volume, read-only and writable.
     pub(crate) fn shows(&mut self, look: impl Fn(&Volume)) {
         look(self.volume());
         self.volume().sync().unwrap();
@@ -134,7 +134,7 @@ fn open(device: &Arc<MemDevice>, writable: bool) -> Arc<Volume> {
     Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap()
 }
 
-/// Returns the inode that a path from the top leads to.
+/// Returns the inode at a path from the top.
 pub(crate) fn at(volume: &Volume, path: &str) -> FileId {
     find(volume, path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -152,7 +152,7 @@ pub(crate) fn attr(volume: &Volume, path: &str) -> Attr {
     volume.attr(at(volume, path)).unwrap()
 }
 
-/// Returns the names in a directory, in the order of the listing.
+/// Returns the names in a directory, in listing order.
 pub(crate) fn names(volume: &Volume, path: &str) -> Vec<String> {
     let mut names = Vec::new();
     let dir = at(volume, path);
@@ -200,8 +200,7 @@ pub(crate) fn keys(volume: &Volume, tree: RootId, objectid: u64) -> Vec<Key> {
     found
 }
 
-/// Returns names of `len` bytes with the same hash. A CRC is linear, so that four bytes can be chosen to cancel a
-/// change.
+/// Returns names of `len` bytes with the same hash. A CRC is linear, so four bytes can cancel any change.
 pub(crate) fn colliding_names(count: u32, len: usize) -> Vec<Vec<u8>> {
     let base = vec![b'n'; len];
     let wanted = name_hash(&base);
@@ -209,7 +208,7 @@ pub(crate) fn colliding_names(count: u32, len: usize) -> Vec<Vec<u8>> {
     for number in 1..count {
         let mut name = base.clone();
         name[..4].copy_from_slice(format!("{number:04}").as_bytes());
-        // The effect of each bit of the last five bytes, by elimination.
+        // The effect of each bit of the last five bytes, by Gaussian elimination.
         let mut rows: Vec<(u32, u64)> = Vec::new();
         let zero = name_hash(&name);
         for bit in 0..40 {

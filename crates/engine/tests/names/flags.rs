@@ -1,4 +1,4 @@
-//! The flags of inodes and what they forbid.
+//! Inode flags and the operations that they forbid.
 
 use ubtrfs_device::nonblocking::scope;
 use ubtrfs_engine::{
@@ -125,7 +125,7 @@ fn entries_of_guarded_directories_stay() {
         volume.tmpfile(dir, &new, true),
         Err(Error::NotPermitted(_))
     ));
-    // Only the entries are guarded.
+    // Only the entries are protected.
     volume
         .set_xattr(file, b"user.a", b"x", XattrMode::Any)
         .unwrap();
@@ -198,7 +198,7 @@ fn guarded_contents_stay() {
     refused(volume.dedupe_range(source, 0, 4096, id, 0).map(drop));
     refused(volume.copy_range(source, 0, 100, id, 0).map(drop));
     refused(volume.open_file_for_writing(id, true).map(drop));
-    // A holder of it may go on.
+    // A file that is already open may be written.
     volume.write(id, 0, b"x").unwrap();
     volume.truncate_open(&open, 8000).unwrap();
 
@@ -213,7 +213,7 @@ fn guarded_contents_stay() {
     assert_eq!(volume.attr(id).unwrap().size, 9004);
 }
 
-/// The flag is asked for before the kind, as in the kernel.
+/// Checks the flag before the file type, as in the kernel.
 #[test]
 fn immutable_subvolume_is_not_permitted_to_be_unlinked() {
     let world = World::new();
@@ -256,7 +256,7 @@ fn data_written_to_a_file_that_syncs_survives_a_crash() {
     volume.clone_range(id, 8192, 4096, source, 0).unwrap();
     assert!(after_a_crash(source)[..4097] == [vec![2; 4096], vec![4]].concat());
 
-    // It would have to wait for the devices, and so does nothing.
+    // It would have to wait for the devices, so it does nothing.
     let refused = scope(|| volume.write(id, 0, b"x")).unwrap_err();
     assert!(refused.is_would_block());
     let mut first = [0];

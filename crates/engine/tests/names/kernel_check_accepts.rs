@@ -1,4 +1,4 @@
-//! `btrfs check` and the kernel find what our operations leave sound, and can go on with it.
+//! `btrfs check` and the kernel find the results of operations sound, and the kernel can continue.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn assert_clean(image: &Path) {
     }
 }
 
-/// Fills the volume with a bit of everything, in a reproducible disorder.
+/// Fills the volume with all kinds of items, in a reproducible random order.
 fn fill(world: &World, seed: u64) {
     let mut rng = Rng::new(seed);
     let volume = world.volume();
@@ -159,7 +159,7 @@ fn check_and_kernel_accept_what_operations_leave() {
             }
             let said = btrfs(&["filesystem", "label"], mount.path());
             assert_eq!(said.trim(), "judged");
-            // The kernel takes all of it away again.
+            // The kernel removes everything again.
             for path in ["copy", "frozen", "sub"] {
                 btrfs(&["subvolume", "delete"], &mount.path().join(path));
             }

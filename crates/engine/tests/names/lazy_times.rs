@@ -1,5 +1,4 @@
-//! Times that stay in memory: always shown, written with whatever else changes or is synced, and lost at most by a
-//! crash.
+//! Lazy times: always visible, written with any other change or sync, and lost at most by a crash.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use ubtrfs_format::item::InodeFlags;
 
 use crate::fixture::{World, attr, find};
 
-/// Creates a volume with a synced file. Times are lazy after that.
+/// Creates a volume with a synced file. Times are lazy afterwards.
 fn lazy_world() -> (World, FileId) {
     let world = World::new();
     let id = world.file("file");
@@ -123,7 +122,7 @@ fn overwriting_in_place_changes_times_alone() {
             volume.write(id, 0, &[2; 4096]).unwrap();
             volume.write_direct(id, 4096, &[2; 4096]).unwrap();
         },
-        // As a kernel that collects writes and keeps their times.
+        // Like a kernel that collects writes and keeps their times.
         &|| {
             let of_writes = SetAttr {
                 mtime: Some(SetTime::Now),

@@ -1,4 +1,4 @@
-//! More names for one inode, and where they are kept.
+//! Several names for one inode, and the items that store them.
 
 use ubtrfs_engine::{Error, NewInode};
 use ubtrfs_format::key::KeyType;

@@ -1,4 +1,4 @@
-//! Looking names up that were looked up before: nothing is shown that is not so any more.
+//! Repeated look-ups of names: a cached result is never stale.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use crate::fixture::{World, at, colliding_names, is_missing};
 
 use RenameMode::{Exchange, NoReplace, Replace};
 
-/// Looks up a name twice, as the first lookup may have had to search.
+/// Looks up a name twice: the first look-up may fill the cache.
 fn look_up(volume: &Volume, dir: FileId, name: &str) -> Option<FileId> {
     let first = volume.lookup(dir, name.as_bytes()).unwrap();
     assert_eq!(volume.lookup(dir, name.as_bytes()).unwrap(), first);
@@ -22,8 +22,8 @@ fn rename(volume: &Volume, dir: FileId, from: &str, to: &str, mode: RenameMode) 
     volume.rename(dir, from.as_bytes(), to, mode).unwrap();
 }
 
-/// Calls `in_dir` with directories of all ages: before, between and after commits. `in_dir` makes the same changes in
-/// each, between which all names are looked up.
+/// Calls `in_dir` with directories of all ages: before, between and after commits. `in_dir` makes the same
+/// changes in each, with look-ups of all names in between.
 fn at_all_ages(in_dir: impl Fn(&World, FileId)) {
     let mut world = World::new();
     in_dir(&world, world.dir("new"));
@@ -170,7 +170,7 @@ fn nothing_is_found_in_a_deleted_subvolume_nor_in_the_place_of_one() {
         assert!(is_missing(volume, "sub/file"));
         volume.rmdir(top, b"sub").unwrap();
         assert_eq!(look_up(volume, top, "sub"), None);
-        // A directory, where a subvolume was.
+        // A directory in the place of the subvolume.
         let plain = volume.create(top, b"sub", &root).unwrap();
         assert_eq!(look_up(volume, top, "sub"), Some(plain));
         volume.rmdir(top, b"sub").unwrap();
@@ -178,11 +178,11 @@ fn nothing_is_found_in_a_deleted_subvolume_nor_in_the_place_of_one() {
     }
 }
 
-/// The inode that a name led to when `turn` was set: odd turns are under way.
+/// The inode that a name leads to since `turn`. During a change the turn is odd.
 #[derive(Default)]
 struct NamedInode {
     turn: AtomicU64,
-    /// 0: to nothing.
+    /// 0: the name does not exist.
     ino: AtomicU64,
 }
 
@@ -194,7 +194,8 @@ impl NamedInode {
         self.turn.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Asserts that a lookup finds the inode that was named, if that did not change meanwhile. True if it did not.
+    /// Asserts that a look-up finds the current inode, unless it changed during the look-up. Returns whether
+    /// it did not.
     fn judge(&self, find: impl FnOnce() -> Option<FileId>) -> bool {
         let turn = self.turn.load(Ordering::SeqCst);
         let named = self.ino.load(Ordering::SeqCst);
@@ -208,7 +209,7 @@ impl NamedInode {
 const CHANGES: u64 = 6000;
 const LEAST_JUDGED: u64 = 10;
 
-/// Makes, replaces, moves and takes away "name" while others look it up and commits run.
+/// Creates, replaces, moves and removes "name" during look-ups and commits.
 #[test]
 fn names_that_change_while_others_look_are_never_shown_as_they_were() {
     let world = World::new();
@@ -246,20 +247,20 @@ fn names_that_change_while_others_look_are_never_shown_as_they_were() {
             let new = NewInode::file(0o600);
             volume.create(dir, of, &new).unwrap().ino.0
         };
-        // A busy machine may let the lookers run late: it goes on until they have judged enough.
+        // On a busy machine the readers may start late: continue until they have checked enough.
         let is_enough = || judged.load(Ordering::Relaxed) >= LEAST_JUDGED;
         let has_failed = || lookers.iter().any(|looker| looker.is_finished());
         let mut rounds = 0;
         while rounds < CHANGES / 6 || !(is_enough() || has_failed()) {
             rounds += 1;
             name.change(|| create(b"name"));
-            // Over another.
+            // Rename over another name.
             let other = create(b"other");
             name.change(|| {
                 rename(volume, dir, "other", "name", Replace);
                 other
             });
-            // Away; what is moved is there before what is left is judged.
+            // Rename away. The moved name exists before the old one is checked.
             name.change(|| {
                 moved.change(|| {
                     rename(volume, dir, "name", "moved", NoReplace);
@@ -296,7 +297,7 @@ fn a_name_that_was_seen_at_its_new_place_is_gone_from_its_old_one() {
     let volume = world.volume();
     let dir = world.dir("dir");
     let file = world.file("dir/0");
-    // How many moves are begun, and how many are done.
+    // The numbers of moves begun and done.
     let (begun, ended) = (AtomicU64::new(0), AtomicU64::new(0));
     let done = AtomicBool::new(false);
     let name = |number: u64| (number % 2).to_string();
@@ -310,7 +311,7 @@ fn a_name_that_was_seen_at_its_new_place_is_gone_from_its_old_one() {
                     if begun.load(Ordering::SeqCst) > from + 1 {
                         continue;
                     }
-                    // At most one move: from `from` to the other.
+                    // At most one move in between: from `from` to the other.
                     assert!(first.is_none_or(|id| id == file));
                     assert!(
                         first.is_none() || second.is_none(),

@@ -1,5 +1,5 @@
-//! Namespace and attribute operations on volumes in memory. They are read back before and after a commit, and after
-//! opening anew. `btrfs check` and the kernel judge them where those are at hand.
+//! Namespace and attribute operations on volumes in memory. Results are read before and after a commit, and
+//! after reopening. `btrfs check` and the kernel check them where available.
 
 mod acls;
 mod attributes;

@@ -1,4 +1,4 @@
-//! Inodes without a name: held, temporary, left by a crash.
+//! Unnamed inodes: held, temporary, or left by a crash.
 
 use ubtrfs_engine::{Error, NewInode, SetAttr, XattrMode};
 use ubtrfs_format::ids::{RootId, objectid};
@@ -76,7 +76,7 @@ fn file_without_a_name_goes_with_its_handle_or_gets_one() {
         volume.link(private.id(), top, b"x"),
         Err(Error::NotFound)
     ));
-    // Told before that it is another subvolume.
+    // The error for another subvolume has priority.
     let root = NewInode::directory(0o755);
     let other = volume.create_subvolume(top, b"other", &root).unwrap();
     let other = volume.root_dir(other).unwrap();
@@ -97,7 +97,7 @@ fn files_that_a_crash_left_without_a_name_go_when_the_subvolume_is_written_to() 
     let mut world = World::new();
     let (file, dir) = (world.file("file"), world.dir("dir"));
     let volume = world.volume();
-    // It keeps the numbers below from being given out again.
+    // Prevents the reuse of the inode numbers below.
     world.file("last");
     let held = [file, dir].map(|id| volume.open_file(id).unwrap());
     volume.unlink(world.top(), b"file").unwrap();

@@ -1,4 +1,4 @@
-//! Subvolumes and snapshots: made, moved, changed, deleted.
+//! Subvolumes and snapshots: creating, moving, changing and deleting them.
 
 use std::thread;
 
@@ -27,7 +27,7 @@ fn snapshot(world: &World, of: RootId, path: &str, read_only: bool) -> RootId {
     world.volume().snapshot(of, dir, name, read_only).unwrap()
 }
 
-/// Returns the subvolumes that the UUID tree names for a UUID.
+/// Returns the subvolumes listed for a UUID in the UUID tree.
 fn by_uuid(volume: &Volume, item_type: KeyType, uuid: &Uuid) -> Vec<u64> {
     let (objectid, offset) = uuid.key_halves();
     let tree = volume.tree(RootId::UUID_TREE).unwrap();
@@ -72,7 +72,7 @@ fn new_subvolume_stands_in_its_directory_and_is_empty() {
     world.shows(|volume| assert_eq!(names(volume, "dir/sub"), ["file"]));
 }
 
-/// TREE-1: the snapshot shows uncommitted edits that other calls have made.
+/// TREE-1: the snapshot has the uncommitted edits of earlier calls.
 #[test]
 fn snapshot_shows_the_moment_and_then_goes_its_own_way() {
     let mut world = World::new();
@@ -210,7 +210,7 @@ fn held_files_of_a_deleted_subvolume_go_on_until_they_are_released() {
         assert_eq!(volume.lookup(dir, &name).unwrap().unwrap().root, id);
     }
     assert_eq!(volume.deleted_subvolumes().unwrap().len(), 1);
-    // Nothing of it can be reached by a way, nor can anything be put where it was, nor copied.
+    // It cannot be reached by path or copied, and nothing can be created in its place.
     let refused = volume.create(root, b"x", &new);
     assert!(matches!(refused, Err(Error::NotFound)));
     let refused = volume.snapshot(id, world.top(), b"copy", false);
@@ -487,7 +487,7 @@ fn label_of_the_volume_is_set() {
     assert!(find(world.volume(), "none").is_err());
 }
 
-/// Else cached items of the deleted subvolume would be shown of the new one.
+/// Otherwise cached items of the deleted subvolume would appear in the new one.
 #[test]
 fn numbers_of_what_was_deleted_are_not_given_out_again() {
     let mut world = World::new();
@@ -512,7 +512,7 @@ fn numbers_of_what_was_deleted_are_not_given_out_again() {
     world.shows(|volume| assert_eq!(attr(volume, "new").uid, 0));
 }
 
-/// Device items and tree blocks go on with the old one, as `btrfstune -m` leaves them.
+/// Device items and tree blocks keep the old fsid, as after `btrfstune -m`.
 #[test]
 fn a_volume_whose_fsid_was_changed_is_written() {
     let mut bytes = World::new().bytes();
@@ -578,7 +578,7 @@ fn several_threads_make_subvolumes_and_snapshots_at_once() {
     });
 }
 
-/// Snapshots of a received subvolume are made, too, when the item of its received UUID is full.
+/// Snapshots of a received subvolume are created even if the item of its received UUID is full.
 #[test]
 fn snapshots_beyond_a_full_uuid_item_are_made_without_an_entry() {
     let mut world = World::with_features("", 4 << 10);
@@ -605,7 +605,7 @@ fn snapshots_beyond_a_full_uuid_item_are_made_without_an_entry() {
         assert_eq!(received_uuid(snapshots[room + 1]), from.uuid);
         assert!(received_uuid(other).is_nil());
     });
-    // One that has no entry is deleted as any other. A deleted one makes room.
+    // A snapshot without an entry can be deleted like any other, and deleting one with an entry makes room.
     for number in [room + 1, 0] {
         let name = format!("s{number}");
         let top = world.top();

@@ -94,7 +94,7 @@ fn directories_moved_by_many_form_no_loop() {
     }
 }
 
-/// INODE-1: without one object there is no lock that excludes the others.
+/// INODE-1: with more than one object, the lock would not exclude other threads.
 #[test]
 fn one_of_many_makes_a_name() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Names and inodes that go.
+//! Removing names and inodes.
 
 use ubtrfs_engine::{Error, NewInode, Volume, XattrMode};
 
@@ -124,7 +124,7 @@ fn listing_goes_on_while_entries_come_and_go() {
             break;
         }
         let turn = seen.len();
-        // An entry that has been listed goes, and something comes.
+        // Remove an entry that has been listed, and add another.
         volume.unlink(top, seen[turn - 1].as_bytes()).unwrap();
         if turn <= 50 {
             let name = format!("new{turn:03}");

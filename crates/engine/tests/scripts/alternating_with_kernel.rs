@@ -1,5 +1,5 @@
-//! The engine and the kernel do parts of one script in turns, on volumes of all kinds. Each must show what the model
-//! does, and both checkers find nothing after each turn.
+//! The engine and the kernel alternate in running one script, on volumes of all kinds. Each must show the
+//! state of the model, and both checkers find nothing after each turn.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn run_options(case: &Case) -> RunOptions {
     }
 }
 
-/// Creates an outcome of the script from an error, so that the script can be made shorter.
+/// Converts an error into an outcome of the script, so that the script can be shortened.
 fn unclean(error: &dyn std::fmt::Display) -> Problem {
     const UNCLEAN: OpError = OpError::Other(117);
     eprintln!("{error}");
@@ -63,7 +63,7 @@ fn open(devices: &[impl AsRef<Path>], options: &OpenOptions) -> EngineTarget {
     EngineTarget::open(devices, options).unwrap()
 }
 
-/// Runs a part of the script. At its end all is closed, and there when it is mounted again.
+/// Runs a part of the script. At its end everything is closed and visible after a remount.
 fn turn(
     model: ModelFs,
     target: &mut impl Target,
@@ -81,14 +81,14 @@ fn turn(
     Ok(run.model)
 }
 
-/// Judges the volume, which is not in use.
+/// Checks the volume, which is not in use.
 fn judge(volume: &KernelVolume, model: &ModelFs) -> Result<(), Problem> {
     let report = check(volume.devices(), &CheckOptions::default(), &mut |_| {}).unwrap();
     if !report.is_spotless() {
         return Err(unclean(&report));
     }
     volume.check().map_err(|error| unclean(&error))?;
-    // Scrub notes where it is.
+    // Scrub stores its progress.
     let options = if is_soak() { "" } else { "ro," };
     let mount = volume.mount(&format!("{options}subvolid=5")).unwrap();
     let shown = Manifest::of_dir(mount.path()).unwrap();
@@ -111,8 +111,8 @@ fn judge(volume: &KernelVolume, model: &ModelFs) -> Result<(), Problem> {
 fn take_turns(case: &Case, ops: &[Op], options: &RunOptions) -> Result<(), Failure> {
     let spec = case.spec().device_bytes(DEVICE_BYTES);
     let mut volume = KernelVolume::make(&spec).unwrap();
-    // The first mount of a new volume looks for UUIDs to be noted, and may note one of a subvolume that is deleted
-    // meanwhile. Unmounting waits for its end.
+    // The first mount of a new volume scans for missing UUID entries, perhaps for a subvolume that is being
+    // deleted. Unmounting waits until the scan ends.
     volume.mount("").unwrap().unmount().unwrap();
     let mut model = ModelFs::new(options.limits);
     let len = ops.len().div_ceil(TURNS).max(1);
@@ -139,8 +139,8 @@ fn take_turns(case: &Case, ops: &[Op], options: &RunOptions) -> Result<(), Failu
     Ok(())
 }
 
-/// In a soak all pairs of values are together in one of them; else a few, the most varied. UBTRFS_CASES: so many;
-/// UBTRFS_CASE: that one.
+/// In a soak the cases cover all pairs of values; otherwise only the few most varied ones. UBTRFS_CASES sets
+/// the number, and UBTRFS_CASE selects one.
 #[test]
 fn engine_and_kernel_do_one_script_in_turns() {
     if !kernel::or_skip(TEST) {

@@ -1,4 +1,4 @@
-//! How the engine opens a volume of a matrix.
+//! The engine's options for a volume of the matrix.
 
 use ubtrfs_engine::{Compress, OpenOptions};
 use ubtrfs_format::compress::Compression;

@@ -1,5 +1,5 @@
-//! Random scripts are done to the engine and to the model, which must agree; then the kernel must show what
-//! the model does. With `UBTRFS_SOAK` set the scripts are long, and `btrfs check` and scrub judge as well.
+//! Random scripts run on the engine and on the model, which must agree; then the kernel must show the model's
+//! state. With `UBTRFS_SOAK` the scripts are long, and `btrfs check` and scrub run as well.
 
 mod alternating_with_kernel;
 mod case_options;
@@ -41,7 +41,7 @@ fn is_soak() -> bool {
     std::env::var_os("UBTRFS_SOAK").is_some()
 }
 
-/// Calls `prove` with one seed, or with several in a soak. The seed that a failure tells is the first of its own run.
+/// Calls `prove` with one seed, or with several in a soak. A failure prints the first seed of its own run.
 fn each_seed(test: &str, mut prove: impl FnMut(u64)) {
     const IN_SOAK: u64 = 8;
     let first = seed(test);
@@ -50,8 +50,7 @@ fn each_seed(test: &str, mut prove: impl FnMut(u64)) {
     }
 }
 
-/// Returns options with no commits but those that are asked for. In a soak they may put it under pressure, as the seed
-/// says.
+/// Returns options without automatic commits. In a soak, the seed may select little memory.
 fn options(compress: Compress, seed: u64) -> OpenOptions {
     let mut options = OpenOptions::new()
         .writable(true)
@@ -77,7 +76,7 @@ fn open(device: Arc<MemDevice>, options: &OpenOptions) -> EngineTarget {
     EngineTarget::open(devices, options).unwrap()
 }
 
-/// A script, and what it is done to.
+/// A script and its volume.
 struct Case {
     nodesize: u32,
     features: &'static str,
@@ -85,7 +84,7 @@ struct Case {
     lazy_times: bool,
     len_bytes: u64,
     shape: Shape,
-    /// How many operations the script has, usually and in a soak.
+    /// The number of operations, usually and in a soak.
     few: usize,
     many: usize,
 }
@@ -128,7 +127,7 @@ impl Case {
         self.prove_ops(test, &name, seed, generate(self.shape, seed, count));
     }
 
-    /// Does a script; then the kernel shows the same, and can go on with it.
+    /// Runs a script. The kernel must then show the same state and be able to continue.
     fn prove_ops(&self, test: &str, name: &str, seed: u64, mut ops: Vec<Op>) {
         let opened = options(self.compress, seed).lazy_times(self.lazy_times);
         ops.push(Op::Remount);
@@ -142,7 +141,7 @@ impl Case {
     }
 }
 
-/// Asserts that the kernel shows what the model does.
+/// Asserts that the kernel shows the model's state.
 fn ask_kernel(test: &str, name: &str, device: &MemDevice, model: &ModelFs) {
     if !kernel::or_skip(test) {
         return;
@@ -213,7 +212,7 @@ fn xattrs() {
     prove("xattrs", Shape::Xattrs, 3000);
 }
 
-/// The model's outcomes are the kernel's (`tests/model.rs` of sim).
+/// The kernel has the same outcomes as the model (`tests/model.rs` of sim).
 #[test]
 fn dedupes_of_ranges_that_end_anywhere() {
     let test = "dedupes_of_ranges_that_end_anywhere";
@@ -271,7 +270,7 @@ fn full_disk_with_lazy_times() {
 fn full_disk() {
     let case = Case {
         len_bytes: 160 << 20,
-        // The generator's model is never full, and keeps all in memory.
+        // The generator's model is never full, and keeps everything in memory.
         many: 4000,
         ..Case::new(Shape::FullDisk, 300)
     };
@@ -281,7 +280,7 @@ fn full_disk() {
 #[test]
 fn threads_end_as_the_model_says() {
     const THREADS: u8 = 3;
-    // All is compared when the threads have ended, so that many scripts say more than long ones.
+    // States are only compared after the threads have ended, so many scripts find more than long ones.
     let times = if is_soak() { 5 } else { 1 };
     each_seed("engine threads", |seed| {
         let plans = [

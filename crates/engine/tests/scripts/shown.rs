@@ -1,4 +1,4 @@
-//! The engine as a reader that can be walked to a manifest.
+//! The engine as a source of manifests.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use ubtrfs_sim::manifest::{Kind, Listed, Manifest, Source, Stat, Time, Xattr};
 
 pub(crate) struct Shown(pub(crate) Arc<Volume>);
 
-/// Returns all that the engine shows from the top.
+/// Returns the manifest of the engine's whole volume.
 pub(crate) fn manifest(volume: &Arc<Volume>) -> Manifest {
     Manifest::of(&mut Shown(Arc::clone(volume)))
 }
@@ -86,7 +86,8 @@ pub(crate) fn kind(kind: FileKind) -> Kind {
     }
 }
 
-/// Returns the major and minor number as they lie on disk: 12 bits of major number above 20 of minor.
+/// Returns the major and minor number of a device number as on disk: 12 bits of major number above 20 of
+/// minor.
 pub(crate) fn numbers(rdev: u64) -> (u32, u32) {
     ((rdev >> 20) as u32, (rdev & 0xf_ffff) as u32)
 }

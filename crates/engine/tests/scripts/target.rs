@@ -1,7 +1,7 @@
 //! The engine as a target of scripts.
 //!
-//! The work of a mount before it asks the engine is done here. Paths are walked, files are opened, and names of
-//! attributes are judged by the kind of file.
+//! It also does the work of a mount before it calls the engine. Paths are resolved, files are opened, and
+//! attribute names are checked against the file type.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,12 +31,12 @@ const UNCLEAN: OpError = OpError::Other(117);
 const NAME_BYTES: usize = 255;
 const PATH_BYTES: usize = 4096;
 
-/// Devices and what they are called.
+/// Devices with their names.
 pub(crate) type NamedDevices = Vec<(PathBuf, Arc<dyn BlockDevice>)>;
 
 /// A writable volume.
 pub(crate) struct EngineTarget {
-    // Dropped first, while the volume is there.
+    // Dropped first, while the volume exists.
     open: BTreeMap<Slot, OpenFile>,
     volume: Option<Arc<Volume>>,
     devices: NamedDevices,
@@ -57,7 +57,7 @@ impl EngineTarget {
         })
     }
 
-    /// Returns another user of the same volume, as a thread of its own.
+    /// Returns another user of the same volume, for another thread.
     pub(crate) fn another(&self) -> EngineTarget {
         EngineTarget {
             open: BTreeMap::new(),
@@ -71,19 +71,19 @@ impl EngineTarget {
         self.volume.as_ref().expect("it is open between operations")
     }
 
-    /// Unmounts, has the check judge what is on the device, and mounts.
+    /// Unmounts, checks the device, and mounts again.
     fn remount(&mut self) -> OpResult {
         self.open.clear();
         if self.volume.is_none() {
             return Err(OpError::Io);
         }
-        // Else a thread of the volume may have it longer than this.
+        // Otherwise a thread of the volume may hold it for longer.
         self.volume().close().map_err(errno)?;
         self.volume = None;
         let report =
             check_devices(self.devices.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
         if !report.is_spotless() {
-            // As an error, so that the script can be made shorter.
+            // As an error, so that the script can be shortened.
             eprintln!("{report}");
             return Err(UNCLEAN);
         }
@@ -123,7 +123,7 @@ impl EngineTarget {
         self.volume().attr(id).map_err(errno)
     }
 
-    /// Finds the directory of a path. Returns it with the name in it.
+    /// Returns the directory of a path, and the name in it.
     fn place<'p>(&self, path: &'p FsPath) -> OpResult<(FileId, &'p [u8])> {
         let (dir, name) = path.split().ok_or(OpError::InvalidArgument)?;
         let dir = self.find(&dir)?;
@@ -131,14 +131,14 @@ impl EngineTarget {
         Ok((dir, name))
     }
 
-    /// Finds the directory and the name of a path that exists.
+    /// Returns the directory and the name of an existing path.
     fn named<'p>(&self, path: &'p FsPath) -> OpResult<(FileId, &'p [u8])> {
         let (dir, name) = self.place(path)?;
         self.lookup(dir, name)?.ok_or(OpError::NotFound)?;
         Ok((dir, name))
     }
 
-    /// Finds the directory and the name of a path that is to be made.
+    /// Returns the directory and the name of a path that does not exist.
     fn free<'p>(&self, path: &'p FsPath) -> OpResult<(FileId, &'p [u8])> {
         let (dir, name) = self.place(path)?;
         match self.lookup(dir, name)? {
@@ -160,7 +160,7 @@ impl EngineTarget {
         Ok(Outcome::Done)
     }
 
-    /// Returns the file that is read, or synced.
+    /// Returns the file to read or sync.
     fn file(&self, at: &At) -> OpResult<FileId> {
         match at {
             At::Path(path) => self.find(path),
@@ -171,7 +171,7 @@ impl EngineTarget {
         }
     }
 
-    /// Returns the file that is opened for writing, or was.
+    /// Returns the file to write, opened now or before.
     fn file_to_write(&self, at: &At, appends: bool) -> OpResult<FileId> {
         let id = self.file(at)?;
         if let At::Path(_) = at {
@@ -248,7 +248,7 @@ impl EngineTarget {
             nocow: flags.contains(InodeFlags::NODATACOW),
             nodump: flags.contains(InodeFlags::NODUMP),
             noatime: flags.contains(InodeFlags::NOATIME),
-            // Both may be set; the one that wins is shown.
+            // Both may be set; show the one with priority.
             compress: flags & compression == InodeFlags::COMPRESS,
             nocompress: flags.contains(InodeFlags::NOCOMPRESS),
             sync: flags.contains(InodeFlags::SYNC),
@@ -283,7 +283,7 @@ impl EngineTarget {
         Ok(Outcome::Done)
     }
 
-    /// Returns the files of a change that reads one and writes to the other, or to itself.
+    /// Returns the files of an operation that reads one and writes the other, or the same.
     fn pair(&self, from: &At, to: &At) -> OpResult<(FileId, FileId)> {
         let source = self.file(from)?;
         let target = self.file_to_write(to, false)?;
@@ -322,7 +322,7 @@ impl EngineTarget {
         }))
     }
 
-    /// Returns the subvolume whose root a path leads to.
+    /// Returns the subvolume whose root directory is at a path.
     fn subvolume_at(&self, path: &FsPath) -> OpResult<RootId> {
         let id = self.find(path)?;
         match id.ino == InodeNr::FIRST_FREE && !id.is_empty_subvolume_dir() {
@@ -604,8 +604,8 @@ impl Target for EngineTarget {
         shown::manifest(self.volume())
     }
 
-    /// Returns whether the engine may refuse what the model allows. The model knows the limit of one attribute, not
-    /// that of those whose names have one hash.
+    /// Returns whether the engine may refuse an operation that the model allows. The model knows the size
+    /// limit of one attribute, but not the common limit of attributes with the same hash.
     fn may_refuse(&self, op: &Op, error: OpError) -> bool {
         matches!(op, Op::SetXattr { .. }) && error == OpError::NoSpace
     }

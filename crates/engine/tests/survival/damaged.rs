@@ -1,5 +1,5 @@
-//! Work on damaged volumes with sound checksums. Nothing panics and every call returns. Files that could be read before
-//! and were not touched can be read afterwards.
+//! Operations on damaged volumes with valid checksums. Nothing panics and every call returns. Files that were
+//! readable before and were not changed stay readable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};
@@ -24,7 +24,7 @@ use crate::devices::{Devices, named, open, quiet};
 use crate::soak::count;
 use crate::watchdog::in_time;
 
-/// A damaged directory may hold itself.
+/// A damaged directory may contain itself.
 const MOST_ENTRIES: usize = 4000;
 const MOST_BYTES: u64 = 1 << 20;
 const OPS: u64 = 60;
@@ -80,7 +80,7 @@ fn content(volume: &Volume, id: FileId) -> Result<(u64, u64)> {
     Ok((size, hasher.finish()))
 }
 
-/// Returns the regular files that can be read, each with its fingerprint and size.
+/// Returns the readable regular files, each with its fingerprint and size.
 fn contents(volume: &Volume, entries: &[Entry]) -> BTreeMap<FileId, (u64, u64)> {
     let files = entries
         .iter()
@@ -89,7 +89,7 @@ fn contents(volume: &Volume, entries: &[Entry]) -> BTreeMap<FileId, (u64, u64)> 
     files.filter_map(read).collect()
 }
 
-/// Random changes all over a volume that is there.
+/// Random changes all over an existing volume.
 struct Work<'v> {
     volume: &'v Arc<Volume>,
     entries: Vec<Entry>,
@@ -137,7 +137,7 @@ impl Work<'_> {
         bytes
     }
 
-    /// Does something; what it says is its own affair.
+    /// Makes a random change. Its result does not matter.
     fn step(&mut self) -> Option<Result<()>> {
         let volume = Arc::clone(self.volume);
         let offset = self.rng.below(100_000);
@@ -238,15 +238,15 @@ fn check(devices: &Devices) -> std::result::Result<Report, String> {
     check_devices(named(devices), &options, &mut |_| {}).map_err(|error| error.to_string())
 }
 
-/// Returns the numbers of the faults that were there, and of those that follow with the next commit.
+/// Returns the numbers of the faults found, and of those that follow with the next commit.
 fn numbers(report: &Report) -> BTreeSet<u16> {
     let follows = |fault: &Fault| match fault {
-        // The superblock tells what the block groups say together.
+        // The superblock counts the sum of the block groups.
         Fault::BlockGroupUsed { .. } => Some(Fault::BytesUsed {
             superblock: 0,
             found: 0,
         }),
-        // A new file may get the number of one whose inode was lost, and entries with it.
+        // A new file may get the inode number of a lost inode, and the entries leading to it.
         Fault::EntryToNothing { .. } => Some(Fault::InodeRefMissing { inode: 0, index: 0 }),
         _ => None,
     };
@@ -255,19 +255,19 @@ fn numbers(report: &Report) -> BTreeSet<u16> {
     report.numbers().into_iter().chain(following).collect()
 }
 
-/// Returns where files look for data that no extent item holds. That is free space; once it is in use what was wrong
-/// there has another number.
+/// Returns the addresses of file data without an extent item. This is free space. Once it is in use, the
+/// fault has another number.
 fn without_item(report: &Report) -> BTreeSet<u64> {
     let issues = report.issues.iter();
     let free = issues.filter(|issue| matches!(issue.fault, Fault::DataWithoutExtent { .. }));
     free.filter_map(|issue| issue.at.bytenr).collect()
 }
 
-/// Works upon a damaged volume. Returns what has become worse.
+/// Runs operations on a damaged volume. Returns the things that became worse.
 fn trial(devices: &Devices, seed: u64) -> Vec<String> {
     let reading = OpenOptions::new();
     let Ok(volume) = open(devices, &reading) else {
-        // Opening it for writing must end as well.
+        // Opening it for writing must return as well.
         drop(open(devices, &quiet()).map(|volume| volume.sync()));
         return Vec::new();
     };
@@ -310,7 +310,7 @@ fn trial(devices: &Devices, seed: u64) -> Vec<String> {
         }
     }
     drop(volume);
-    // The damage that follows from lost blocks is told only in part, and in another part afterwards.
+    // Faults that follow from lost blocks are reported only in part, and not the same part afterwards.
     let judged = issues.ok().filter(|report| report.suppressed == 0);
     let had = judged
         .as_ref()
@@ -328,14 +328,14 @@ fn trial(devices: &Devices, seed: u64) -> Vec<String> {
         }
         Err(error) => worse.push(error),
     }
-    // And what it has become is worked upon.
+    // Continue with the resulting volume.
     if let Ok(volume) = open(devices, &quiet()) {
         let _ = volume.sync();
     }
     worse
 }
 
-/// Addresses of all blocks, and their trees.
+/// Returns the addresses of all blocks, tree by tree.
 fn blocks(volume: &Crafted) -> Vec<u64> {
     let trees = (1..12).chain(256..265).map(RootId);
     trees

@@ -1,4 +1,4 @@
-//! New volumes on devices in memory, opening them, and having them checked.
+//! New volumes on devices in memory: creating, opening and checking them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::target::NamedDevices;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// The faults of a mirror that missed a write: damaged blocks, data without its checksum, and
-/// a superblock that is behind.
+/// The faults of a mirror that missed a write: damaged blocks, data with a wrong checksum, and an old
+/// superblock.
 pub(crate) const MIRROR_FAULTS: [u16; 5] = [104, 105, 113, 305, 805];
 
 /// The devices of one volume, by devid.
 pub(crate) type Devices = Vec<Arc<dyn BlockDevice>>;
 
-/// A volume to be made.
+/// The layout of a volume to create.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) devices: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Creates the usual layout: data once, metadata twice if there are more devices.
+    /// Creates the usual layout: one copy of data, and two of metadata if there are several devices.
     pub(crate) fn new(devices: usize, device_bytes: u64) -> Layout {
         Layout {
             devices,
@@ -48,7 +48,7 @@ impl Layout {
         self
     }
 
-    /// Returns the limits that the model must know.
+    /// Returns the limits for the model.
     pub(crate) fn limits(&self) -> Limits {
         let nodesize = self.options.nodesize.map(|nodesize| nodesize as usize);
         nodesize.map_or(Limits::default(), Limits::of_nodesize)
@@ -59,7 +59,7 @@ impl Layout {
         self
     }
 
-    /// Sets features, in the words of `mkfs.btrfs -O`.
+    /// Sets features, as in `mkfs.btrfs -O`.
     pub(crate) fn features(mut self, list: &str) -> Layout {
         self.options.features.apply_list(list).unwrap();
         self
@@ -81,12 +81,12 @@ pub(crate) fn shared(devices: Vec<MemDevice>) -> Devices {
     devices.into_iter().map(share).collect()
 }
 
-/// Returns options for writing, with no commit but those that are asked for.
+/// Returns options for writing without automatic commits.
 pub(crate) fn quiet() -> OpenOptions {
     OpenOptions::new().writable(true).commit_interval(None)
 }
 
-/// Returns options with which commits discard what they free. Discarded space then reads as garbage.
+/// Returns options that discard freed space in commits. Discarded space then reads as garbage.
 pub(crate) fn discarding() -> OpenOptions {
     quiet().discard(Some(DiscardMode::Sync))
 }
@@ -103,7 +103,7 @@ pub(crate) fn open(devices: &Devices, options: &OpenOptions) -> Result<Arc<Volum
     Volume::from_devices(named(devices), options)
 }
 
-/// Says in the superblocks that the free-space tree is not valid.
+/// Marks the free-space tree as invalid in the superblocks.
 pub(crate) fn invalidate_free_space_tree(devices: &Devices) {
     for device in devices {
         let mut block = vec![0; SUPERBLOCK_SIZE];
@@ -115,8 +115,8 @@ pub(crate) fn invalidate_free_space_tree(devices: &Devices) {
     }
 }
 
-/// Puts a sound copy of the superblock in the place of each copy 0 that a power cut has torn, as `btrfs rescue
-/// super-recover` does. Returns whether there was one: the volume is not opened before.
+/// Replaces each torn primary superblock by a sound copy, like `btrfs rescue super-recover`. Returns whether
+/// there was one: the volume could not be opened before.
 pub(crate) fn recover_superblocks(devices: &Devices) -> bool {
     let path = Path::new("device");
     let mut is_torn = false;
@@ -165,7 +165,7 @@ fn is_sound(
     }
 }
 
-/// Fails with the faults that the checker finds. `excused` are numbers of faults that are no faults here.
+/// Returns an error with the faults that the checker finds, except those with `excused` numbers.
 pub(crate) fn check_but(devices: &Devices, excused: &[u16]) -> std::result::Result<(), String> {
     is_sound(&report(devices)?, |issue| {
         excused.contains(&issue.fault.number())
@@ -176,8 +176,8 @@ pub(crate) fn check(devices: &Devices) -> std::result::Result<(), String> {
     check_but(devices, &[])
 }
 
-/// Has the checker judge what a power cut leaves. Copies of the superblock may be torn, or behind others, on one
-/// device or between devices: the latter is no error.
+/// Checks the volume after a power cut. Superblock copies may be torn or old on one device, or old on some
+/// devices. The latter is not an error.
 pub(crate) fn check_after_cut(devices: &Devices) -> std::result::Result<(), String> {
     is_sound(&report(devices)?, |issue| match issue.fault {
         Fault::SuperblockDamaged { .. } => true,
@@ -188,7 +188,7 @@ pub(crate) fn check_after_cut(devices: &Devices) -> std::result::Result<(), Stri
     })
 }
 
-/// Has the checker judge what a power cut leaves that tore no superblock: nothing is more than noted.
+/// Checks the volume after a power cut that tore no superblock: only notes are allowed.
 pub(crate) fn check_after_clean_cut(devices: &Devices) -> std::result::Result<(), String> {
     is_sound(&report(devices)?, |issue| {
         issue.severity() == Severity::Note

@@ -1,4 +1,4 @@
-//! The engine as a target of scripts whose history after a fault is told exactly.
+//! The engine as a target of scripts, with an exactly known history after a fault.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::target::EngineTarget;
 
 pub(crate) struct Engine {
     target: EngineTarget,
-    /// Syncs before whatever commits by itself, so that no commit leaves data behind.
+    /// Syncs before any operation that commits, so that no commit leaves data behind.
     is_exact: bool,
-    /// Its devices may fail.
+    /// Whether its devices may fail.
     fails: bool,
 }
 

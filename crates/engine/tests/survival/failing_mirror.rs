@@ -1,5 +1,5 @@
-//! RAID1 volumes of which one device fails while they are written. Nothing that was synced is lost, and no old data is
-//! read from that device.
+//! RAID1 volumes with one device that fails during writes. No synced data is lost, and no stale data is read
+//! from that device.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Mirrored {
         open(&devices, &options()).unwrap()
     }
 
-    /// Copies what the devices hold now.
+    /// Copies the current contents of the devices.
     fn cut(&self) -> Devices {
         let copies = self.good.iter().map(|device| MemDevice::clone(device));
         copies
@@ -57,7 +57,7 @@ fn options() -> OpenOptions {
     quiet().fsync_log(true)
 }
 
-/// Opens the volume without the device of an index.
+/// Opens the volume without the device at an index.
 fn open_without(devices: &Devices, lost: usize) -> Arc<Volume> {
     let mut left = named(devices);
     left.remove(lost);
@@ -162,7 +162,8 @@ fn volume_is_aborted_if_the_only_copy_may_be_lost() {
     assert!(volume.fsync(file).is_err());
 }
 
-/// LOG-6: another thread flushed between the blocks of the log and its own flush, and was told of their loss.
+/// LOG-6: another thread's flush between the log's blocks and the log's own flush was the one to report their
+/// loss.
 #[test]
 fn no_log_is_written_whose_blocks_a_tolerated_flush_may_have_lost() {
     let devices = Mirrored::new();
@@ -226,7 +227,8 @@ fn overwrite_without_checksums_that_a_mirror_missed_is_an_error() {
     }
 }
 
-/// MISSED-1: the device says nothing of what it missed, so the volume keeps it until the counts are reset.
+/// MISSED-1: the device does not know which writes it missed, so the volume remembers this until the counts
+/// are reset.
 #[test]
 fn device_that_was_missing_is_not_believed_where_nothing_tells_old_data() {
     let nodatacow = InodeFlags::NODATACOW;

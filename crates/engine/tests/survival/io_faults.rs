@@ -1,5 +1,5 @@
-//! One request of a script fails, each in turn. An operation says so, and nothing panics. Afterwards the volume is at
-//! its last commit or a later one.
+//! Each request of a script fails in turn. An operation reports the error, and nothing panics. Afterwards the
+//! volume is at its last commit or a later one.
 
 use std::sync::Arc;
 
@@ -50,11 +50,11 @@ impl Trial {
     }
 }
 
-/// How a script went on a device that failed.
+/// The course of a script on a failing device.
 struct Ran {
     history: History,
     promise: Promise,
-    /// The first operation that failed for the fault.
+    /// The first operation that failed because of the fault.
     refused: Option<usize>,
     aborted: bool,
 }
@@ -84,7 +84,7 @@ fn run(engine: &mut Engine, ops: &[Op]) -> Ran {
                 match engine.volume().sync() {
                     Ok(()) => ran.promise.at_least = ran.history.ops(),
                     Err(Error::Aborted(_)) => {
-                        // The commit may be durable that failed with it.
+                        // The failed commit may still be durable.
                         let _ = model.apply(op);
                         ran.history.push(op.clone(), model);
                         ran.promise.at_most = ran.history.ops();
@@ -96,16 +96,16 @@ fn run(engine: &mut Engine, ops: &[Op]) -> Ran {
             }
             Ok(_) => {}
             Err(Problem::Outcome(both)) if both.wanted.is_err() && both.got.is_err() => {
-                // Perhaps of the sync before it, and then told only here.
+                // The error may belong to an earlier sync, and be reported only here.
                 if both.got == Err(OpError::Io) {
                     ran.refused.get_or_insert(index);
                 }
             }
-            // A copy that meets the fault behind its beginning says how far it came.
+            // A copy with a fault after its beginning returns the length copied.
             Err(Problem::Outcome(both)) if is_cut_short(&both) => {
                 ran.refused.get_or_insert(index);
             }
-            // The lost data may be the data that was read.
+            // The lost data may be the data that is read.
             Err(problem) => assert!(ran.refused.is_some(), "operation {index}: {problem:?}"),
         }
     }
@@ -128,7 +128,7 @@ fn is_cut_short(both: &Disagreement) -> bool {
     }
 }
 
-/// Asserts that an aborted volume still reads, and refuses changes.
+/// Asserts that an aborted volume can be read but refuses changes.
 fn assert_reads_only(engine: &mut Engine) {
     let shown = engine.manifest();
     assert!(shown.faults.is_empty(), "{:?}", shown.faults);
@@ -169,7 +169,7 @@ fn survives(
     let trial = Trial::new(base);
     trial.faulty[device].add(fault.clone());
     if let Fault::Read { nth } = fault {
-        // A request that fails once is tried again.
+        // A request that fails once is retried.
         for nth in nth + 1..nth + 8 {
             trial.faulty[device].add(Fault::Read { nth });
         }

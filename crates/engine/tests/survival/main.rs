@@ -1,6 +1,6 @@
-//! Volumes whose power, devices or space fail, and damaged ones that are worked upon.
+//! Volumes with power, device or space failures, and operations on damaged volumes.
 //!
-//! `UBTRFS_SOAK` makes the runs long.
+//! `UBTRFS_SOAK` selects long runs.
 
 mod damaged;
 mod devices;

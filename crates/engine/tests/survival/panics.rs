@@ -1,4 +1,4 @@
-//! A commit that panics: all that wait for it hear of it, nothing is committed any more, and what is there can be
+//! A panic in a commit: all waiting threads get an error, no further commit happens, and existing data can be
 //! read.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::watchdog::in_time;
 
 const WHY: &str = "the test has it panic";
 
-/// Does `work` to a volume whose next commit panics.
+/// Runs `work` on a volume whose next commit panics.
 fn after_a_panic(options: &OpenOptions, work: fn(&Volume, FileId) -> Result<()>) {
     let devices = shared(Layout::new(1, 256 * MIB).make());
     let hooked = Arc::new(HookedDevice::new(Arc::clone(&devices[0])));

@@ -1,9 +1,10 @@
-//! Operations that are left out of random scripts.
+//! Operations that are excluded from random scripts.
 
 use ubtrfs_sim::script::{Flags, Op};
 
-/// Takes three kinds of files out of a script. Those without copy on write: after a cut their data is not that of one
-/// moment. Those of which each write is a commit. Those with the flag whose meaning follows from the volume's options.
+/// Removes three kinds of files from a script. Files without copy on write: after a cut their data is not
+/// from one moment. Files with a commit for each write. Files with the flag whose meaning depends on the
+/// volume's options.
 pub(crate) fn copied_on_write(mut ops: Vec<Op>) -> Vec<Op> {
     for op in &mut ops {
         if let Op::SetFlags { flags, .. } = op {

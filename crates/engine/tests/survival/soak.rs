@@ -1,6 +1,6 @@
-//! How long tests run.
+//! The length of test runs.
 
-/// Returns one number for every run, the other for the soak.
+/// Returns `usual` in a normal run, and `soak` in a soak.
 pub(crate) fn count(usual: usize, soak: usize) -> usize {
     match std::env::var_os("UBTRFS_SOAK") {
         Some(_) => soak,

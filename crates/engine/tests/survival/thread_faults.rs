@@ -1,5 +1,5 @@
-//! A request fails while several threads work and commits come when they like: every thread ends, nothing
-//! panics, and what was durable before is there.
+//! A request fails while several threads work and commits run at any time: every thread ends, nothing panics,
+//! and durable data survives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const THREADS: u8 = 3;
 const KEPT: &[u8] = b"kept";
 const KEPT_FILES: usize = 40;
 
-/// Creates a volume with files that no thread will touch.
+/// Creates a volume with files that no thread changes.
 fn base(layout: &Layout) -> (Vec<MemDevice>, Manifest) {
     let made = layout.make();
     let devices: Devices = made
@@ -61,7 +61,7 @@ fn base(layout: &Layout) -> (Vec<MemDevice>, Manifest) {
     (devices.iter().map(snapshot).collect(), kept)
 }
 
-/// Runs the threads, which do what they can. Returns the requests of each device.
+/// Runs the threads until they end. Returns the requests of each device.
 fn work(devices: &[Arc<FaultDevice>], plan: &ThreadPlan, options: &OpenOptions) -> Vec<Counts> {
     let shared = devices
         .iter()
@@ -126,7 +126,7 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
             .iter()
             .map(|device| Arc::new(FaultDevice::new(Arc::clone(device))))
             .collect();
-        // The first one goes without.
+        // The first run has no fault.
         let fault = counts.as_ref().map(|counts: &Vec<Counts>| {
             let device = rng.below(counts.len() as u64) as usize;
             (device, random_fault(&counts[device], &mut rng))

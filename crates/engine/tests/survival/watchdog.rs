@@ -1,13 +1,13 @@
-//! Work that must end, and may panic.
+//! Runs work that must end in time, and may panic.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Far longer than anything here takes.
+/// Far longer than any work here takes.
 const HANGS_AFTER: Duration = Duration::from_secs(300);
 
-/// Does `work` in a thread of its own; `what` it is tells a panic.
+/// Runs `work` in a separate thread. `what` identifies it in a panic.
 pub(crate) fn in_time<T: Send + 'static>(
     what: &str,
     work: impl FnOnce() -> T + Send + 'static,

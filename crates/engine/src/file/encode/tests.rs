@@ -1,4 +1,4 @@
-//! Data that is compressed, and data for which it is not tried.
+//! Data that compresses, and data that is not tried.
 
 use ubtrfs_sim::Rng;
 
@@ -20,7 +20,7 @@ fn random(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Looks like text to the sample, and is random between.
+/// Returns data that looks like text to the sampling, and is random in between.
 fn deceptive(len: usize) -> Vec<u8> {
     let mut bytes = random(len);
     for interval in bytes.chunks_mut(256) {

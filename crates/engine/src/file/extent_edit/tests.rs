@@ -1,4 +1,4 @@
-//! Edits and references that follow from an edit of extents, against extents told sector by sector.
+//! Tests of extent edits and their references, against a model of sectors.
 
 use std::sync::Arc;
 
@@ -146,7 +146,7 @@ fn inline_data_cannot_be_cut() {
     assert_eq!(whole.nbytes_delta(), -2 * SECTOR as i64);
 }
 
-/// Which sector of which extent each sector of the file shows.
+/// The source of each sector of the file: an extent, and a sector in it.
 type Shown = Vec<Option<(u64, u64)>>;
 
 fn shown(extent_edit: &ExtentEdit, sectors: usize) -> Shown {

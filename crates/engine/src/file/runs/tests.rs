@@ -1,10 +1,10 @@
-//! Sectors from pieces, with sectors of 16 bytes.
+//! Runs from pieces, with sectors of 16 bytes.
 
 use super::*;
 
 const SECTOR: u64 = 16;
 
-/// Fills `buf` with the data that the file had.
+/// Fills `buf` with the file's old data.
 fn old(offset: u64, buf: &mut [u8]) {
     for (at, byte) in (offset..).zip(buf) {
         *byte = at as u8;

@@ -1,4 +1,4 @@
-//! Writing on behind what is buffered, for which space is reserved ahead.
+//! Appends to buffered data, for which space is reserved ahead.
 
 use ubtrfs_format::block_group_flags::BlockGroupType;
 use ubtrfs_format::item::InodeFlags;
@@ -11,7 +11,7 @@ use crate::inode::WINDOW_BYTES;
 
 const SECTOR: u64 = 4096;
 
-/// Returns the space for data that is reserved and not used.
+/// Returns the reserved data space that is not used.
 fn reserved(volume: &Volume) -> u64 {
     let totals = volume.inodes.transactions().unwrap().space.totals();
     let data = totals

@@ -1,4 +1,4 @@
-//! A device that takes nothing for a while: a thread that neither syncs nor waits for room goes on.
+//! A device that blocks: threads that neither sync nor wait for room must not block.
 
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -17,7 +17,7 @@ use crate::inode::orphan_key;
 use crate::{Error, FileId, NewInode, OpenOptions, RenameMode, SetAttr, Volume};
 
 const NEVER: Duration = Duration::from_secs(1 << 20);
-/// Longer than anything takes that does not hang.
+/// Longer than any operation takes unless it hangs.
 const HANGS: Duration = Duration::from_secs(120);
 
 struct Blocked {
@@ -48,7 +48,7 @@ impl Blocked {
         self.volume.create(self.top, name.as_bytes(), &new).unwrap()
     }
 
-    /// Creates a file with contents that are not on the device.
+    /// Creates a file with contents that are only buffered.
     fn written(&self, name: &str, bytes: usize) -> FileId {
         let file = self.create(name);
         self.volume.write(file, 0, &vec![3; bytes]).unwrap();
@@ -62,7 +62,7 @@ impl Blocked {
             .unwrap();
     }
 
-    /// Makes every change of names and attributes in a thread that must not wait.
+    /// Makes every kind of change to names and attributes, in a thread that must not wait.
     fn change_names(&self) {
         let Blocked { volume, top, .. } = self;
         nonblocking::scope(|| {
@@ -94,7 +94,7 @@ impl Blocked {
 fn names_change_while_data_and_a_commit_wait_for_the_device() {
     let blocked = open(&OpenOptions::new().commit_interval(Some(NEVER)));
     let (device, volume) = (&blocked.device, &blocked.volume);
-    // Once in a commit of names alone, once in the write-back before it.
+    // First with names only, which blocks in the commit; then with data, which blocks in the write-back.
     for data in [false, true] {
         blocked.create("other");
         if data {
@@ -113,7 +113,7 @@ fn names_change_while_data_and_a_commit_wait_for_the_device() {
     blocked.close();
 }
 
-/// Returns the inodes that have an ORPHAN_ITEM, ascending.
+/// Returns the inodes with an ORPHAN_ITEM, in ascending order.
 fn orphans(volume: &Volume) -> Vec<u64> {
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     let mut cursor = tree.view.cursor();
@@ -152,7 +152,7 @@ fn files_whose_data_is_on_its_way_lose_their_names_at_once() {
         assert!(!sync.is_finished());
         device.release();
     });
-    // Which deletes what was left.
+    // The sync evicts the orphans.
     volume.sync().unwrap();
     for file in files {
         assert!(volume.attr(file).is_err());
@@ -178,7 +178,7 @@ fn directories_move_while_a_subvolume_is_made() {
         let renamed =
             nonblocking::scope(|| volume.rename(top, b"b", (dirs[0], b"b"), RenameMode::Replace));
         let second = scope.spawn(make(dirs[1], b"other"));
-        // Its contents cannot be seen yet.
+        // The contents of the new subvolume are not visible yet.
         let deleted = scope.spawn(|| volume.delete_subvolume(top, b"holder"));
         let is_made = first.is_finished();
         device.release();
@@ -202,7 +202,7 @@ fn a_wait_for_room_in_the_delta_does_not_wait_for_data() {
     let file = blocked.written("written", 100_000);
     device.hold();
     thread::scope(|scope| {
-        // Data comes first: no block of a commit may be held.
+        // Write data before anything else: no block of a commit may be blocked.
         let sync = scope.spawn(|| volume.fsync(file));
         device.wait_for_waiter();
         let manager = Arc::clone(volume.inodes.transactions().unwrap());
@@ -234,7 +234,7 @@ fn a_deleted_subvolume_is_freed_once_nothing_of_it_is_on_its_way_to_where_it_lie
     volume.sync().unwrap();
     volume.write(file, 0, &[7; 100_000]).unwrap();
     let is_there = || {
-        // The second one frees what was deleted before the first.
+        // The second sync frees subvolumes that were deleted before the first.
         volume
             .inodes
             .transactions()
@@ -283,7 +283,7 @@ fn volume_is_closed_while_a_deletion_waits_for_room_in_the_delta() {
     device.hold();
     manager.threads.want_commit();
     device.wait_for_waiter();
-    // Its items go by the volume's thread.
+    // A background thread deletes its items.
     let waits = || manager.stats().delta_waits.count;
     let before = waits();
     volume.unlink(blocked.top, b"large").unwrap();

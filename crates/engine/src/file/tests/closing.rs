@@ -1,4 +1,4 @@
-//! Volumes after they were closed.
+//! Volumes after they have been closed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn emptied_block_groups_do_not_outlive_the_volume() {
     };
     found.for_each_block_group(&mut count).unwrap();
     assert!(empty <= 1, "{empty} block groups are empty");
-    // Nothing is left to be done.
+    // There is nothing left to do.
     let generation = found.superblock().generation.get();
     volume.close().unwrap();
     assert_eq!(volume.superblock().generation.get(), generation);
@@ -43,7 +43,7 @@ fn close(recorded: &Recorded) {
     recorded.recorder.mark(CLOSED);
 }
 
-/// Asserts that a closed volume leaves the devices alone: they may be another's then.
+/// Asserts that a closed volume does not write to its devices, which another process may use by then.
 fn assert_left_alone(recorded: &Recorded) {
     assert!(!recorded.requests_since(CLOSED).iter().any(is_write));
 }
@@ -89,7 +89,7 @@ fn data_on_its_way_is_waited_for() {
         scope.spawn(|| volume.write_direct(file, 0, &[7; 4096]));
         device.wait_for_waiter();
         scope.spawn(|| close(&recorded));
-        // The commit does not wait for it.
+        // The commit does not wait for the data.
         while recorded.flushes() < before + 2 {
             thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Commits on a volume of which nothing is in memory.
+//! Commits on a volume with cold caches.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn commit_reads_many_blocks_at_a_time() {
     let memory = Arc::clone(&rig.device);
     drop(rig);
 
-    // Extents all over the extent tree and the checksums go, once with and once without a snapshot.
+    // Delete extents all over the extent tree and checksum tree, first without and then with a snapshot.
     for (round, most) in [(0, 40), (1, 40)] {
         let device = Arc::new(SlowDevice::new(memory.clone(), Duration::ZERO));
         let devices: Vec<(PathBuf, Arc<dyn BlockDevice>)> =

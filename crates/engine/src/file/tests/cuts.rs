@@ -1,4 +1,4 @@
-//! Files on a device whose power is cut after a commit that took no buffered data along.
+//! Power cuts after a commit that did not include buffered data.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn rig(options: OpenOptions) -> Rig {
     Rig::on(&MkfsOptions::default(), 512 * MIB, options)
 }
 
-/// Commits, cuts the power, and returns what the file holds then.
+/// Commits, cuts the power, and returns the contents of the file.
 fn after_cut(rig: &Rig, file: FileId) -> Vec<u8> {
     let manager = rig.volume().inodes.transactions().unwrap();
     manager.commit_running().unwrap();
@@ -78,7 +78,7 @@ fn clone_of_inline_data_and_more_brings_both() {
     rig.assert_sound();
 }
 
-/// A file that was made longer has zeros behind its inline data, and so have its clones.
+/// A file that was extended has zeros behind its inline data, and so do its clones.
 #[test]
 fn clone_of_inline_data_in_a_longer_file_has_the_zeros_behind_it() {
     let rig = rig(options());

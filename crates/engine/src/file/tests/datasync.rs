@@ -1,4 +1,4 @@
-//! fdatasync without a log: what it makes durable, and what it does for that.
+//! fdatasync without a log: its durability and its cost.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn nocow() -> OpenOptions {
     options().no_data_cow(true)
 }
 
-/// Creates a volume with a file of a MiB, all durable.
+/// Creates a volume with a file of 1 MiB, all durable.
 fn recorded(options: &OpenOptions) -> (Recorded, FileId) {
     let recorded = Recorded::open(options);
     let file = recorded.file("file", MIB);
@@ -42,7 +42,7 @@ fn commits(volume: &Volume) -> u64 {
     volume.writer_stats().unwrap().commits
 }
 
-/// Returns every state that a power cut may leave after `mark`.
+/// Returns every state that a power cut after `mark` may leave.
 fn states_after(recorded: &Recorded, mark: u64) -> Vec<(CrashState, Arc<Volume>)> {
     let plan = CrashPlan::new(1).since(mark).random_states(20);
     let states = recorded.recorder.recording().crash_states(&plan);
@@ -87,7 +87,7 @@ fn a_nocow_write_is_a_flush() {
             assert_eq!(data[..], [round; SECTOR as usize]);
         }
         assert_eq!(commits(volume), before);
-        // Times are for fsync.
+        // Only fsync persists times.
         let newest = volume.attr(file).unwrap().mtime;
         volume.fsync(file).unwrap();
         assert_eq!(commits(volume), before + 1);
@@ -125,7 +125,7 @@ fn a_nocow_write_to_a_logged_file_is_a_flush() {
         assert_eq!(data[..], [round; SECTOR as usize]);
     }
     assert_eq!((logs(), flushes()), (1, 3));
-    // Times are for fsync, and all else is logged.
+    // Only fsync persists times, and everything else is logged.
     volume.fsync(file).unwrap();
     assert_eq!(logs(), 2);
     volume.append(file, &[2; 100]).unwrap();
@@ -216,14 +216,14 @@ fn changes_beside_times_are_committed() {
         volume.fdatasync(file).unwrap();
         let before = commits(volume);
         change(volume, file);
-        // A change of times behind it hides nothing.
+        // A later change of only times hides nothing.
         volume.write(file, 0, &[3; 16]).unwrap();
         volume.fdatasync(file).unwrap();
         assert_eq!(commits(volume), before + 1, "{name}");
         volume.write(file, 0, &[4; 16]).unwrap();
         volume.fdatasync(file).unwrap();
         let again = commits(volume) - before - 1;
-        // The range below a hole is allocated by the second write.
+        // The second write allocates the range of the hole.
         assert_eq!(again, 0, "{name}");
     }
 }
@@ -261,7 +261,7 @@ fn a_file_that_was_not_in_use_is_a_flush_after_its_first_commit() {
     assert_eq!(overwrite(4), first);
 }
 
-/// A file with nothing to commit waits for no commit in progress, however long that takes.
+/// A sync of a file with nothing to commit does not wait for a commit in progress.
 #[test]
 fn a_sync_of_what_is_committed_waits_for_no_commit() {
     type Sync = fn(&Volume, FileId) -> crate::Result<()>;
@@ -325,7 +325,7 @@ fn a_flush_that_fails_lets_no_later_sync_succeed() {
     });
     volume.sync().unwrap();
     for file in files {
-        // In place, at once.
+        // A direct write in place.
         volume.write_direct(file, 0, &[2; SECTOR as usize]).unwrap();
     }
     device.add(Fault::Flush {

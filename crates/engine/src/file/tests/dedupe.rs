@@ -1,4 +1,4 @@
-//! Sharing what files hold, compared before, which may take long, or not.
+//! Deduplication with a comparison before it, which may take long.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::{Compress, NewInode, Volume};
 
 const SECTOR: u64 = 4096;
 
-/// Space that is freed while one part is compared is given out while the others are.
+/// Space that is freed during a comparison can be reused before the comparison ends.
 #[test]
 fn comparing_keeps_back_nothing_that_is_freed_meanwhile() {
     let memory = new_device(&MkfsOptions::default(), 512 * MIB);
@@ -34,7 +34,7 @@ fn comparing_keeps_back_nothing_that_is_freed_meanwhile() {
     volume.sync().unwrap();
     let (reads, pinned) = (AtomicUsize::new(0), Arc::new(AtomicU64::new(0)));
     let (weak, least) = (Arc::downgrade(&volume), Arc::clone(&pinned));
-    // Those within the hook count for nothing.
+    // Ignore requests made within the hook.
     let alone = Mutex::new(());
     device.hook(move |request| {
         let (Ok(_alone), Request::Read) = (alone.try_lock(), request) else {
@@ -69,7 +69,7 @@ fn comparing_keeps_back_nothing_that_is_freed_meanwhile() {
     assert_eq!(pinned.load(Relaxed), 0);
 }
 
-/// Where a range does not end with both files, its whole sectors are shared, as in the kernel.
+/// Shares only whole sectors of a range that does not end with both files, as in the kernel.
 #[test]
 fn a_last_sector_in_part_is_shared_only_where_both_files_end() {
     let memory = new_device(&MkfsOptions::default(), 512 * MIB);
@@ -90,7 +90,7 @@ fn a_last_sector_in_part_is_shared_only_where_both_files_end() {
         assert!(volume.dedupe_range(src, 0, 6000, dst, 0).unwrap());
     }
     assert!(volume.dedupe_range(src, 4096, 1904, longer, 4096).unwrap());
-    // Where its extents lie: file offset, address, length.
+    // The places of its extents: file offset, address, length.
     let places = |id| -> Vec<_> {
         let inode = volume.inodes.get(id).unwrap();
         let extent_edit = ExtentEdit::load(&inode, SECTOR, 0..1 << 40).unwrap();
@@ -107,7 +107,7 @@ fn a_last_sector_in_part_is_shared_only_where_both_files_end() {
     assert_ne!(longer[1].1, src[0].1);
 }
 
-/// A full sector that was compressed into its item stays there when the file grows.
+/// A full sector that was compressed inline stays inline when the file grows.
 #[test]
 fn a_clone_of_what_lies_in_an_item_and_more_is_as_long_as_its_source() {
     let compress = Compress {

@@ -1,4 +1,4 @@
-//! Devices that fail: which calls report it, and what is left.
+//! Failing devices: the calls that report the error, and the state afterwards.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,13 +63,13 @@ fn lost_data_is_told_until_more_was_written_and_leaves_the_file_as_it_was() {
     volume.write(id, 10_000, &[2; 50_000]).unwrap();
     assert_eq!(volume.attr(id).unwrap().size, 60_000);
     let nth = broken.device.counts().writes;
-    // The batch, and then each write of it alone.
+    // Fail the batch, and then each write on its own.
     (nth..nth + 30).for_each(|nth| broken.device.add(Fault::Write { nth }));
     let outcome = volume.fsync(id);
     assert!(matches!(outcome, Err(Error::DataLost { file, .. }) if file == id));
     broken.device.heal();
     assert_eq!(broken.read(id), [1; 20_000]);
-    // Another writer has not seen the error.
+    // A separate sync has not reported the error yet.
     assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
     volume.write(id, 0, &[3; 10_000]).unwrap();
     volume.fsync(id).unwrap();
@@ -90,7 +90,7 @@ fn one_file_is_lost_and_others_of_its_batch_are_not() {
         volume.write(*id, 0, &[5; 10_000]).unwrap();
     }
     let nth = broken.device.counts().writes;
-    // The first write of the batch, and its repetition: each file has whole sectors and a cut one.
+    // Fail the first write of the batch and its repetition. Each file has whole sectors and a cut one.
     broken.device.add(Fault::Write { nth });
     broken.device.add(Fault::Write {
         nth: nth + 2 * ids.len() as u64,
@@ -107,13 +107,13 @@ fn one_file_is_lost_and_others_of_its_batch_are_not() {
         .count();
     assert_eq!((lost.len(), kept), (1, 9), "{outcome:?}");
     assert!(outcome.is_err());
-    // The sync has reported the error, and fsync reports it to a caller that has the file.
+    // The sync has reported the error, and an fsync of the file reports it again.
     assert!(matches!(volume.fsync(lost[0]), Err(Error::DataLost { .. })));
     volume.sync().unwrap();
     assert_sound(&broken.inner);
 }
 
-/// The space of a file goes back when it fails, and may be another's at once.
+/// The space of a failed file is released at once, and may be reused.
 #[test]
 fn nothing_more_is_written_of_a_file_that_failed() {
     let broken = broken();
@@ -124,7 +124,7 @@ fn nothing_more_is_written_of_a_file_that_failed() {
         volume.write(id, MIB, &[2; 8192]).unwrap();
         let nth = broken.device.counts().writes;
         if fails {
-            // The batch, and the first write of it alone.
+            // Fail the batch, and the first write on its own.
             let batch = nth..nth + 2;
             batch.for_each(|nth| broken.device.add(Fault::Write { nth }));
             broken.device.add(Fault::Write { nth: nth + 2 });
@@ -164,7 +164,7 @@ fn a_sector_that_cannot_be_completed_is_lost_alone() {
     volume.sync().unwrap();
     volume.write(one, 5000, &[2; 10]).unwrap();
     volume.write(two, 0, &[3; 100_000]).unwrap();
-    // The rest of the sector cannot be read.
+    // The rest of the sector is unreadable.
     broken.device.add(Fault::ReadRange {
         range: 0..512 * MIB,
     });
@@ -183,7 +183,7 @@ fn an_aborted_volume_refuses_writes_and_shows_those_before() {
     let broken = broken();
     let id = broken.file("f");
     broken.volume.write(id, 0, &[1; 100]).unwrap();
-    // It is inline: the first write is the commit's.
+    // The file is inline, so the first write is from the commit.
     let nth = broken.device.counts().writes;
     (nth..nth + 8).for_each(|nth| broken.device.add(Fault::Write { nth }));
     assert!(broken.volume.sync().is_err());
@@ -209,7 +209,7 @@ fn a_wait_for_an_abort_ends_with_its_reason_or_with_none() {
         let heard = waiting.join().unwrap();
         assert_eq!(heard, broken.volume.abort_reason());
         assert!(heard.is_none() || !lifetime.wait_for_close(Duration::ZERO));
-        // A handle of the volume is none of it.
+        // The lifetime is not a handle of the volume.
         drop(broken);
         assert!(lifetime.wait_for_close(Duration::MAX));
         heard
@@ -243,7 +243,7 @@ fn loss_that_nobody_was_told_of_outlives_another_name() {
 }
 
 impl Broken {
-    /// Has data lost that was written to a file.
+    /// Makes the data written to a file get lost.
     fn lose(&self, id: FileId) {
         self.volume.write(id, 0, &[1; 20_000]).unwrap();
         let nth = self.device.counts().writes;
@@ -309,7 +309,7 @@ fn write_that_fails_at_once_takes_no_earlier_loss_away() {
     assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
 }
 
-/// Data that the device has not got then is lost, and a later flush would not tell.
+/// Data that did not reach the device is lost, and a later flush would succeed.
 #[test]
 fn a_flush_that_fails_is_reported_to_all_callers() {
     let broken = broken();
@@ -340,7 +340,7 @@ fn writer_without_space_does_not_hear_of_losses_of_others() {
     let taken = take_all_but(volume, 40_000);
     volume.write(lost, 0, &[1; 20_000]).unwrap();
     let nth = broken.device.counts().writes;
-    // The batch, and the first write of it alone.
+    // Fail the batch, and the first write on its own.
     (nth..nth + 3).for_each(|nth| broken.device.add(Fault::Write { nth }));
     let refused = volume.write(other, 0, &[1; 100_000]).unwrap_err();
     broken.device.heal();

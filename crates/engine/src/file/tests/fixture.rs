@@ -1,4 +1,4 @@
-//! A volume in memory with files to write to.
+//! A volume in memory with files for writing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) const MIB: u64 = 1 << 20;
 /// A volume that can be closed and opened again.
 pub(super) struct Rig {
     pub(super) device: Arc<MemDevice>,
-    /// The device that the volume is opened on.
+    /// The device on which the volume is opened.
     pub(super) hooked: Arc<HookedDevice>,
     options: OpenOptions,
     volume: Option<Arc<Volume>>,
@@ -38,7 +38,7 @@ pub(super) fn new_device(mkfs: &MkfsOptions, device_bytes: u64) -> Arc<MemDevice
     Arc::new(new_volume(mkfs, device_bytes))
 }
 
-/// Asserts that the check finds no fault on the device.
+/// Asserts that the checker finds no fault on the device.
 pub(super) fn assert_sound(device: &MemDevice) {
     let device: Arc<dyn BlockDevice> = Arc::new(device.clone());
     let options = CheckOptions {
@@ -82,7 +82,7 @@ impl Rig {
         self.open();
     }
 
-    /// Commits, and has the check look at everything, data and all.
+    /// Commits, and checks the whole volume including its data.
     pub(super) fn assert_sound(&self) {
         self.volume().sync().unwrap();
         assert_sound(&self.device);
@@ -101,7 +101,7 @@ impl Rig {
     }
 }
 
-/// Sets flags of an empty file, also those that only mount options set.
+/// Sets flags of an empty file, including those that only mount options set.
 pub(super) fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
     let tree = volume.subvolume_tree(id.root).unwrap();
     let mut item = inode_item_cached(&tree, id).unwrap();
@@ -114,7 +114,7 @@ pub(super) fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
     txn.put(&tree, inode_key(id.ino), item.as_bytes());
 }
 
-/// A volume of which it is known what is done to its device, and when.
+/// A volume that records the requests to its device.
 pub(super) struct Recorded {
     pub(super) recorder: Recorder,
     pub(super) device: Arc<ThrottledDevice>,
@@ -137,7 +137,7 @@ impl Recorded {
         }
     }
 
-    /// Creates a file of so many bytes in the top level's root directory.
+    /// Creates a file of `bytes` bytes in the top level's root directory.
     pub(super) fn file(&self, name: &str, bytes: u64) -> FileId {
         let top = self.volume.root_dir(RootId::FS_TREE).unwrap();
         let new = NewInode::file(0o644);

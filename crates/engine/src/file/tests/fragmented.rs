@@ -1,4 +1,4 @@
-//! Data that becomes many extents, as free space is in pieces.
+//! Data that becomes many extents because free space is fragmented.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const SECTOR: u64 = 4096;
 const DELTA_BYTES: u64 = 256 << 10;
 const WRITE_BYTES: u64 = 16 * MIB;
 
-/// Creates a volume whose free space for data is every other sector, all of which a truncated file had.
+/// Creates a volume whose free data space is every other sector, left by a truncated file.
 fn in_pieces(device_bytes: u64, options: OpenOptions) -> Rig {
     let rig = Rig::on(&MkfsOptions::default(), device_bytes, options);
     let volume = rig.volume();
@@ -105,7 +105,7 @@ fn many_new_extents_do_not_pass_the_room_for_metadata() {
     rig.assert_sound();
 }
 
-/// In each commit between two parts.
+/// Other operations take the memory in each commit between two batches.
 #[test]
 fn memory_that_others_take_is_no_lack_of_space() {
     let rig = in_pieces(128 * MIB, options().delta_bytes(DELTA_BYTES));
@@ -125,7 +125,7 @@ fn memory_that_others_take_is_no_lack_of_space() {
         }
     };
     let hook = || {
-        // The first makes room, and how large parts may be is judged by that.
+        // The first commit makes room, which determines the size of the batches.
         let begun = commits(volume) + 1;
         let volume = Arc::downgrade(volume);
         rig.hooked.hook(move |request| {
@@ -146,7 +146,7 @@ fn memory_that_others_take_is_no_lack_of_space() {
 
     volume.truncate(id, 0).unwrap();
     volume.sync().unwrap();
-    // Little enough at once to be buffered.
+    // Small enough writes to be buffered.
     const BUFFERED: usize = MIB as usize / 4;
     for at in (0..WRITE_BYTES).step_by(BUFFERED) {
         volume.write(id, at, &[3; BUFFERED]).unwrap();
@@ -182,7 +182,7 @@ fn parts_that_find_no_room_are_cut_into_smaller_ones() {
     store.add(&inode, Some(&plan), extents, delalloc);
     let stored = store.finish().pop().unwrap().unwrap();
     let before = volume.writer_stats().unwrap().commits;
-    // As if others had taken nearly all that there was room for.
+    // As if other operations had taken nearly all room.
     let dirty_ranges = &stored.groups[0];
     volume
         .files

@@ -1,4 +1,4 @@
-//! Volumes without space: the write is told, nothing later.
+//! Full volumes: the write fails with ENOSPC, and nothing fails later.
 
 use std::thread;
 
@@ -161,7 +161,7 @@ fn reserving_more_than_there_is_leaves_room_for_names() {
     rig.assert_sound();
 }
 
-/// Fills what is left of the data space, to the last sector.
+/// Fills the remaining data space, to the last sector.
 fn fill_up(rig: &Rig) {
     fill(rig, MIB as usize);
     fill(rig, 4096);
@@ -174,7 +174,7 @@ fn fill_up(rig: &Rig) {
     rig.volume().sync().unwrap();
 }
 
-/// A full volume still shares extents and punches holes, as in the kernel.
+/// Sharing extents and punching holes work on a full volume, as in the kernel.
 #[test]
 fn holes_and_sharing_take_no_data_space() {
     let rig = rig();
@@ -198,7 +198,6 @@ fn holes_and_sharing_take_no_data_space() {
     rig.assert_sound();
 }
 
-/// It is what makes the file as long as it is.
 /// The sectors that a hole cuts are overwritten in place.
 #[test]
 fn hole_that_cuts_sectors_of_a_nocow_file_takes_no_space() {
@@ -285,7 +284,7 @@ fn write_that_finds_no_space_takes_nothing_along_that_others_write() {
         let value = [round; 8];
         thread::scope(|scope| {
             let refused = scope.spawn(|| volume.write(id, 1, &large));
-            // Nothing else has the file locked for as long as the copy of its bytes.
+            // Only the copy of the bytes locks the file for long.
             let mut looks = 0;
             while looks < 1000 && !refused.is_finished() {
                 let is_locked = inode.extents.is_locked() && inode.lock.is_locked_exclusive();
@@ -301,7 +300,7 @@ fn write_that_finds_no_space_takes_nothing_along_that_others_write() {
     rig.assert_sound();
 }
 
-/// Used bytes of groups that both share tell nothing of how large the trees are.
+/// In mixed groups, the used bytes do not indicate the size of the trees.
 #[test]
 fn names_are_made_on_mixed_groups_that_data_fills() {
     let mut mkfs = MkfsOptions::default();
@@ -312,7 +311,7 @@ fn names_are_made_on_mixed_groups_that_data_fills() {
     for part in 0..160 {
         write(&rig, part).unwrap();
     }
-    // As counted from the beginning, and as found.
+    // First with counters kept since mkfs, then with those read at mount.
     for _ in 0..2 {
         rig.volume().sync().unwrap();
         for _ in 0..100 {
@@ -345,7 +344,7 @@ fn eviction_without_space_is_made_up_for() {
         reservations.extend(std::iter::from_fn(|| manager.try_reserve(cost)));
     }
     drop(held);
-    // It is not held any more, and its items are still there.
+    // It has no hold, but its items still exist.
     assert_eq!(volume.attr(id).unwrap().nlink, 0);
     drop(reservations);
     volume.sync().unwrap();

@@ -1,4 +1,4 @@
-//! A full volume, on which many threads want space at once.
+//! A full volume where many threads need space at once.
 
 use std::sync::Barrier;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::{Error, NewInode, Volume};
 
 const THREADS: usize = 4;
 
-/// Makes small files in a directory until the volume is full, and returns how many.
+/// Creates small files in a directory until the volume is full, and returns their number.
 fn fill(volume: &Volume, dir: ubtrfs_transaction::FileId) -> usize {
     let data = [7; 700];
     for number in 0.. {
@@ -71,7 +71,8 @@ fn threads_that_remove_files_of_a_full_volume_all_find_space() {
     rig.assert_sound();
 }
 
-/// Each thread wants as much as it has just freed. All of it fits at once, beside a second chunk of metadata.
+/// Each thread reserves as much as it has just freed. All of it fits at once, next to a second metadata
+/// chunk.
 #[test]
 fn threads_that_reserve_what_they_have_freed_all_find_space() {
     const ROUNDS: usize = 40;

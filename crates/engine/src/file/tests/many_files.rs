@@ -1,11 +1,11 @@
-//! More small files with buffered data than the budget has room for.
+//! More small files with buffered data than the budget allows.
 
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 
 use super::fixture::{MIB, Rig, options};
 
-/// A file takes more than the byte that is buffered of it.
+/// A file counts with more than its buffered byte.
 #[test]
 fn files_count_against_the_budget_with_what_they_take_themselves() {
     const FILES: usize = 1500;

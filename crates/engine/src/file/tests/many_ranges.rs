@@ -1,4 +1,4 @@
-//! Calls on a file with many ranges that are not written back.
+//! Calls on a file with many buffered ranges.
 
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
@@ -9,7 +9,7 @@ use crate::{SetAttr, Volume};
 const SECTOR: u64 = 4096;
 const RANGES: u64 = 4096;
 
-/// Returns how many blocks `calls` looked at in trees.
+/// Returns the number of tree blocks that `calls` looked at.
 fn blocks_of(volume: &Volume, calls: impl FnOnce()) -> u64 {
     let before = volume.node_store().stats();
     calls();
@@ -17,7 +17,7 @@ fn blocks_of(volume: &Volume, calls: impl FnOnce()) -> u64 {
     after.hits + after.misses - before.hits - before.misses
 }
 
-/// BUFFER-4. The file is stored as many extents, and every second sector of it is buffered anew or lies in a hole.
+/// BUFFER-4. The file has many extents, and every second sector is buffered again or in a hole.
 #[test]
 fn calls_do_not_search_the_tree_for_each_buffered_range() {
     let mut rig = Rig::on(&MkfsOptions::default(), 512 * MIB, options());
@@ -55,7 +55,7 @@ fn calls_do_not_search_the_tree_for_each_buffered_range() {
     assert!(blocks < most, "chmod: {blocks}");
     let truncations = || {
         for at in 0..100 {
-            // All would be written back for a size beyond the stored one.
+            // A size beyond the stored one would write everything back.
             let len_bytes = (RANGES * 2 - 4 - at) * SECTOR;
             volume.truncate(file, len_bytes).unwrap();
             volume.attr(file).unwrap();

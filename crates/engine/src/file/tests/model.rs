@@ -1,4 +1,4 @@
-//! Random calls on a few files, against plain vectors of bytes.
+//! Random calls on a few files, compared with plain byte vectors.
 
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::csum::CsumType;
@@ -12,7 +12,7 @@ use crate::file::Fallocate;
 use crate::inode::Compress;
 use crate::{Error, OpenOptions};
 
-/// The data and extents that a file must show.
+/// The expected data of a file.
 struct File {
     id: FileId,
     flags: InodeFlags,
@@ -23,11 +23,11 @@ struct Script {
     rig: Rig,
     rng: Rng,
     files: Vec<File>,
-    /// Offsets and lengths are mostly below.
+    /// The usual upper limit of offsets and lengths.
     reach: u64,
 }
 
-/// Returns how random the bytes of one write are.
+/// Returns the bytes of one write, of random compressibility.
 fn content(rng: &mut Rng, len: usize) -> Vec<u8> {
     let mut bytes = vec![rng.below(256) as u8; len];
     match rng.below(4) {
@@ -221,7 +221,7 @@ impl Script {
         self.compare_holes(file);
     }
 
-    /// Checks that reported holes have no data, and that holes and data alternate to the end.
+    /// Checks that reported holes have no data, and that holes and data alternate up to the end.
     fn compare_holes(&self, file: &File) {
         let volume = self.rig.volume();
         let size = file.bytes.len() as u64;

@@ -24,7 +24,7 @@ fn rig() -> Rig {
     Rig::on(&MkfsOptions::default(), 512 * MIB, options())
 }
 
-/// Returns where the file's extents lie: file offset, address, length, whether never written.
+/// Returns the file's extents: file offset, address, length, and whether it was never written.
 fn places(rig: &Rig, id: FileId) -> Vec<(u64, Logical, u64, bool)> {
     let volume = rig.volume();
     let inode = volume.inodes.get(id).unwrap();
@@ -99,7 +99,7 @@ fn a_snapshot_keeps_what_it_shows() {
     assert_eq!(read(&rig, there, 4096, 1), [1]);
     assert_eq!(read(&rig, id, 16384, 1), [1]);
     rig.assert_sound();
-    // Data that was written since is the file's own, and is overwritten in place again.
+    // Data written since the snapshot is exclusive to the file, and is overwritten in place again.
     let after = places(&rig, id);
     write(&rig, id, 4096, 4, 8192);
     assert_eq!(places(&rig, id), after);
@@ -138,7 +138,7 @@ fn a_clone_keeps_what_it_shares() {
         let volume = rig.volume();
         let (one, two) = (rig.file(NOCOW), rig.file(NOCOW));
         write(&rig, one, 0, 1, MIB as usize);
-        // So that the file's own extents are remembered.
+        // Fill the cache of exclusive extents.
         write(&rig, one, 0, 1, 4096);
         if synced {
             volume.sync().unwrap();
@@ -170,7 +170,7 @@ fn reserved_space_is_written_where_it_lies() {
         assert_eq!(after[1], written);
         assert!(after[0].3 && after[2].3 && after.len() == 3);
         assert_eq!(read(&rig, id, 16383, 2), [0, 7]);
-        // Piece by piece it becomes one extent again.
+        // Written in pieces, it becomes a single extent again.
         write(&rig, id, 0, 7, 16384);
         write(&rig, id, 24576, 7, MIB as usize - 24576);
         assert_eq!(places(&rig, id), [(0, before[0].1, MIB, false)]);
@@ -198,13 +198,13 @@ fn reserving_twice_takes_no_more_space() {
     rig.assert_sound();
 }
 
-/// A nocow write finds its block group by one look-up. It takes no lock of a group, nor the one of all groups. Writes,
-/// allocations and new chunks elsewhere are therefore not in its way.
+/// A nocow write finds its block group with one look-up. It takes neither the group's lock nor the lock of
+/// all groups, so concurrent writes, allocations and new chunks do not slow it down.
 #[test]
 fn a_nocow_write_looks_for_its_block_group_once_and_takes_no_lock_of_it() {
     let rig = rig();
     let (one, two) = (rig.file(NOCOW), rig.file(NOCOW));
-    // More than a block group is long.
+    // More than one block group.
     for id in [one, two] {
         write(&rig, id, 0, 1, 60 * MIB as usize);
     }
@@ -225,7 +225,7 @@ fn a_nocow_write_looks_for_its_block_group_once_and_takes_no_lock_of_it() {
         [lookups(&small), lookups(&large), lookups(&buffered)]
     };
     let before = places(&rig, one);
-    // Each extent is looked at once before it is known as the file's own.
+    // Each extent is looked up once before it is cached as exclusive.
     writes(one);
     writes(two);
     let (send, receive) = std::sync::mpsc::channel();
@@ -241,7 +241,7 @@ fn a_nocow_write_looks_for_its_block_group_once_and_takes_no_lock_of_it() {
     rig.assert_sound();
 }
 
-/// The item of an extent says nothing of a nocow write.
+/// The item of an extent does not change with a nocow write.
 #[test]
 fn a_nocow_write_leaves_the_extent_tree_alone() {
     let rig = rig();
@@ -293,7 +293,7 @@ fn extents_that_a_clone_shared_are_remembered_until_the_commit_only() {
     rig.assert_sound();
 }
 
-/// Creates a volume and two files of it that are overwritten in place.
+/// Creates a volume with two files that are overwritten in place.
 fn recorded() -> (Recorded, [FileId; 2]) {
     let recorded = Recorded::open(&options().no_data_cow(true));
     let files = ["a", "b"].map(|name| recorded.file(name, MIB));
@@ -301,7 +301,7 @@ fn recorded() -> (Recorded, [FileId; 2]) {
     (recorded, files)
 }
 
-/// Buffers new contents of a sector of each, and commits all else that this means.
+/// Buffers new contents of a sector in each file, and commits everything except that data.
 fn overwrite(volume: &Volume, files: [FileId; 2]) {
     for file in files {
         volume.write(file, 0, &[2; 4096]).unwrap();

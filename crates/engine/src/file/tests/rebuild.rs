@@ -1,4 +1,4 @@
-//! The commit that gives a volume a free-space tree, and chunks that it has in memory only.
+//! A commit that creates a free-space tree, and chunks that exist only in memory.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec};
 use super::fixture::{MIB, assert_sound, new_device, options};
 use crate::{NewInode, Volume};
 
-/// Has space of a new chunk reserved to one file, and syncs another.
+/// Reserves space of a new chunk for one file, and syncs another file.
 fn promise_and_sync(volume: &Volume) {
     let chunks = || volume.pool().chunk_map().len();
     let before = chunks();
@@ -73,7 +73,7 @@ fn a_free_space_tree_is_made_anew_when_it_is_not_trusted() {
     let before = place(&volume);
     drop(volume);
 
-    // Nothing else is changed.
+    // Nothing else has changed.
     let volume = open(true);
     volume.close().unwrap();
     assert_ne!(place(&volume), before);

@@ -1,5 +1,5 @@
-//! Writes that find no space: their callers get the error, and no other data is lost. No write is refused for space
-//! that others hold for a moment.
+//! Writes without space: the caller gets the error, and no other data is lost. No write fails because other
+//! threads hold space for a moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ fn read(volume: &Volume, id: FileId, offset: u64, len: usize) -> Vec<u8> {
     buf
 }
 
-/// Reserves all space for data but so much, to whole sectors.
+/// Reserves all data space except `left` bytes, rounded to whole sectors.
 pub(super) fn take_all_but(volume: &Volume, left: u64) -> Vec<DelallocReservation> {
     let left = left.next_multiple_of(SECTOR);
     let kept = DelallocReservation::make(&volume.inodes, left, EditEstimate::default()).unwrap();
@@ -58,7 +58,7 @@ fn is_no_space<T: std::fmt::Debug>(outcome: crate::Result<T>) -> bool {
     outcome.unwrap_err().is_no_space()
 }
 
-/// Something is buffered again each time that something is written back.
+/// Data is buffered again after each write-back.
 #[test]
 fn refused_write_takes_nothing_along_while_others_go_on_writing() {
     let rig = rig();
@@ -79,7 +79,7 @@ fn refused_write_takes_nothing_along_while_others_go_on_writing() {
             write();
         }
     });
-    // It has no space behind the file's end.
+    // The write finds no space beyond the file's end.
     let refused = volume.write(id, MIB - 1, &vec![9; MIB as usize]);
     rig.hooked.unhook();
     assert!(is_no_space(refused));
@@ -120,7 +120,7 @@ fn nocow_write_joins_what_is_buffered() {
         write(6000, 50_001).unwrap();
         model[6000..56_001].fill(3);
         assert!(read(&volume, id, 0, 100_000) == model);
-        // All of it is dirty.
+        // All of its sectors are dirty.
         write(5100, 100).unwrap();
         model[5100..5200].fill(3);
         assert!(is_no_space(write(70_000, 50_000)));
@@ -134,7 +134,7 @@ fn nocow_write_joins_what_is_buffered() {
     }
 }
 
-/// The sector of its old end would have to be written anew.
+/// The sector of its old end would have to be rewritten.
 #[test]
 fn file_that_cannot_grow_has_lost_nothing() {
     let rig = rig();
@@ -164,7 +164,7 @@ fn copy_that_ends_for_want_of_space_tells_how_much_it_copied() {
     let from = file_of(&rig, InodeFlags::empty(), &[2; 3 * SECTOR as usize + 100]);
     let to = file_of(&rig, InodeFlags::empty(), &[1; 10 * SECTOR as usize]);
     let taken = take_all_but(volume, 0);
-    // A part of a sector cannot be shared.
+    // A partial sector cannot be shared.
     assert_eq!(
         volume.copy_range(from, 0, whole + 100, to, 0).unwrap(),
         whole
@@ -183,7 +183,7 @@ fn space_that_is_reserved_or_buffered_is_not_asked_for_again() {
     let id = rig.file(InodeFlags::empty());
     volume.write(id, 0, &vec![1; MIB as usize]).unwrap();
     let taken = take_all_but(volume, 16 * SECTOR);
-    // Buffered, then in extents.
+    // First the range is buffered, then it has extents.
     volume.fallocate(id, reserve, 0, MIB).unwrap();
     volume.sync().unwrap();
     drop(taken);
@@ -206,7 +206,7 @@ fn space_that_is_reserved_or_buffered_is_not_asked_for_again() {
     rig.assert_sound();
 }
 
-/// Others look for a moment at what was freed, or have reserved more than they need.
+/// Other threads briefly read freed blocks, or have reserved more than they need.
 #[test]
 fn space_that_others_hold_for_a_moment_is_waited_for() {
     let rig = rig();
@@ -215,7 +215,7 @@ fn space_that_others_hold_for_a_moment_is_waited_for() {
     let ahead = rig.file(InodeFlags::empty());
     let new = rig.file(InodeFlags::empty());
     let taken = take_all_but(volume, 40 * SECTOR);
-    // It goes on behind a long piece, and so reserves more.
+    // It continues a long piece, and so reserves ahead.
     volume.write(ahead, 0, &[1; 32 << 10]).unwrap();
     volume.write(ahead, 32 << 10, &[1; 4096]).unwrap();
     let committed = volume.inodes.transactions().unwrap().committed();
@@ -233,7 +233,8 @@ fn space_that_others_hold_for_a_moment_is_waited_for() {
     rig.assert_sound();
 }
 
-/// The files of all threads take two thirds of the volume at most. Freed space waits for commits, and for readers.
+/// The files of all threads use at most two thirds of the volume. Freed space becomes available after
+/// commits, and after readers.
 #[test]
 fn writers_find_the_room_that_there_is() {
     const THREADS: u64 = 8;

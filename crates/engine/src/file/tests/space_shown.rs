@@ -1,4 +1,4 @@
-//! The counts of `statfs`, and when they change.
+//! The values of `statfs`, and when they change.
 
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
@@ -7,7 +7,7 @@ use ubtrfs_transaction::FileId;
 use super::fixture::{MIB, Rig, options};
 use crate::file::Fallocate;
 
-/// A few tree blocks more or fewer.
+/// A few tree blocks more or less.
 const NEAR: u64 = MIB;
 
 struct World {
@@ -61,7 +61,7 @@ fn allocated_space_counts_before_it_is_committed() {
     let reserve = Fallocate::Reserve { keep_size: false };
     volume.fallocate(reserved, reserve, 0, 30 * MIB).unwrap();
     world.assert_taken(before, 70 * MIB);
-    // Chunks are made for it.
+    // New chunks are created for it.
     let large = world.file();
     volume.fallocate(large, reserve, 0, 200 * MIB).unwrap();
     world.assert_taken(before, 270 * MIB);
@@ -94,7 +94,7 @@ fn freed_space_counts_with_the_first_commit() {
             .write_direct(file, 0, &vec![1; 40 * MIB as usize])
             .unwrap();
         if name == b"f0" {
-            // One group is not loaded when something in it is freed.
+            // This group is not loaded when space in it is freed.
             world.rig.reopen();
         }
     }

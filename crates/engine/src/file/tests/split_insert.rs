@@ -1,4 +1,4 @@
-//! Changes of files of many extents, which are more than one transaction should hold.
+//! Changes of files with many extents, too large for one transaction.
 
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;

@@ -94,8 +94,8 @@ fn threads_with_files_of_their_own_do_not_disturb_each_other() {
     }
 }
 
-/// BUFFER-1. Each sector of a file is written as a whole, with one byte all over; whatever the order, a sector never
-/// shows two.
+/// BUFFER-1. Each write fills a whole sector with one byte value, so in any order a sector never has two
+/// values.
 #[test]
 fn sectors_are_never_torn_while_many_write_clone_and_read() {
     let seed = seed("sectors_are_never_torn");

@@ -1,4 +1,4 @@
-//! Files with fs-verity are read, and not changed: a kernel would refuse to read them afterwards.
+//! Files with fs-verity can be read but not changed, as a kernel would then refuse to read them.
 
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
@@ -34,7 +34,7 @@ fn data_with_verity_is_read_and_not_changed() {
             "{number}: {refused:?}"
         );
     }
-    // Others may share it.
+    // Other files may share its extents.
     volume.clone_range(file, 0, 4096, other, 8192).unwrap();
     let mut found = vec![0; data.len()];
     volume.read(file, 0, &mut found).unwrap();

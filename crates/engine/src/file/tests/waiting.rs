@@ -1,4 +1,4 @@
-//! Threads that must not wait: what they are refused, that nothing is done then, and what they never are.
+//! Threads that must not wait: refused calls, which change nothing, and calls that never wait.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::{
     XattrMode,
 };
 
-/// Opens a volume on a device that has nothing at hand.
+/// Opens a volume on a device whose reads always block.
 fn open_cold(device: &Arc<MemDevice>, options: &OpenOptions) -> Arc<Volume> {
     let slow = SlowDevice::new(device.clone(), Duration::ZERO);
     let device: Arc<dyn BlockDevice> = Arc::new(slow);
@@ -29,7 +29,7 @@ fn top(volume: &Volume) -> FileId {
     volume.root_dir(RootId::FS_TREE).unwrap()
 }
 
-/// Creates a volume with a directory `dir` of so many files that it is not all in one block. The file `data` has
+/// Creates a volume with a directory `dir` of enough files for several blocks, and a file `data` with
 /// contents on the device.
 fn filled() -> Arc<MemDevice> {
     let rig = Rig::on(&MkfsOptions::default(), 512 * MIB, options());
@@ -125,7 +125,7 @@ fn with_nothing_at_hand_every_call_would_wait_and_does_nothing() {
         volume.sync().unwrap();
         assert_eq!(volume.superblock().generation.get(), before, "{name}");
         assert_eq!(volume.pool().read_error_count(), 0, "{name}");
-        // As a copy, so that the next one finds what this one found.
+        // Continue with a copy, so that the next call finds the same state.
         drop(volume);
         let copy = Arc::new(MemDevice::clone(&device));
         let volume = open_cold(&copy, &options());
@@ -141,7 +141,7 @@ fn with_everything_at_hand_no_call_would_wait() {
     let volume = open_cold(&device, &options());
     let top = top(&volume);
     let dir = in_top(&volume, "dir").unwrap();
-    // Errors that these meet later come after their reads.
+    // Their later errors would follow the reads.
     let mut all = Vec::new();
     volume
         .readdir(dir, 0, &mut |entry| {
@@ -222,7 +222,7 @@ fn a_lock_of_another_thread_would_have_to_be_waited_for() {
     let refused = scope(|| volume.unlink(top(volume), b"f0"));
     assert!(refused.is_err_and(|error| error.is_would_block()));
     drop(held);
-    // A write-back holds it.
+    // As a write-back does.
     let held = inode.extents.lock();
     let refused = scope(|| volume.unlink(top(volume), b"f0"));
     assert!(refused.is_err_and(|error| error.is_would_block()));
@@ -313,7 +313,7 @@ fn tree_that_is_not_at_hand_is_not_passed_over_as_damaged() {
     assert!(volume.statfs().unwrap().available_bytes > 0);
 }
 
-/// Less than a sector, and more than is copied for being small: nothing is whole, so nothing is shared.
+/// Less than a sector, and too long to be copied as small data: no whole sector can be shared.
 #[test]
 fn a_copy_of_less_than_a_large_sector_ends_where_it_was_to_end() {
     let mkfs = MkfsOptions {
@@ -367,7 +367,7 @@ fn a_file_with_extents_is_shared_without_waiting_and_to_its_end() {
     let now = volume.attr(copy).unwrap();
     assert_eq!(now.size, 50_000);
     assert!(now.mtime > old.mtime && now.ctime > old.ctime);
-    // Into the middle of a longer file only whole sectors can be shared; the rest has to be read.
+    // In the middle of a longer file only whole sectors can be shared. The rest must be read.
     let refused = scope(|| volume.copy_range(from, 0, 20_000, copy, 4096));
     assert!(refused.unwrap_err().is_would_block());
     volume.sync().unwrap();
@@ -378,7 +378,7 @@ fn a_file_with_extents_is_shared_without_waiting_and_to_its_end() {
     rig.assert_sound();
 }
 
-/// Returns the waits that a mount shows.
+/// Returns the wait counters of a mount.
 fn waits(volume: &Volume) -> (u64, u64) {
     let stats = volume.writer_stats().unwrap();
     for waits in [stats.delta_waits, stats.buffer_waits] {
@@ -404,7 +404,7 @@ fn writers_that_wait_for_room_in_the_buffer_are_counted() {
         fill(&rig);
         let (for_delta, for_buffer) = waits(rig.volume());
         assert_eq!(for_delta, 0);
-        // Each time all that was buffered has gone.
+        // Each wait has written back all buffered data.
         let most = if are_many { 4 } else { 0 };
         assert!(
             for_buffer <= most && (for_buffer > 0) == are_many,
@@ -414,7 +414,7 @@ fn writers_that_wait_for_room_in_the_buffer_are_counted() {
     }
 }
 
-/// With a thread that commits, and without one.
+/// With and without a committing thread.
 #[test]
 fn operations_that_wait_for_room_in_the_delta_are_counted() {
     const NEVER: Duration = Duration::from_secs(1 << 20);

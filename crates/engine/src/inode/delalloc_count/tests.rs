@@ -1,4 +1,4 @@
-//! The count against a list of flags.
+//! The count, compared with a list of flags.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use super::*;
 
 const LEN: u64 = 64;
 
-/// Which sectors are buffered, and which have space.
+/// The buffered sectors, and the sectors with space.
 struct Flags {
     buffered: [bool; LEN as usize],
     has_space: [bool; LEN as usize],

@@ -1,4 +1,4 @@
-//! DirtyRanges against a plain array of bytes.
+//! `DirtyRanges`, compared with a plain byte array.
 
 use ubtrfs_sim::{Rng, seed};
 
@@ -6,7 +6,7 @@ use super::*;
 
 const LEN: u64 = 3 * WINDOW_BYTES;
 
-/// A byte of each offset, or None.
+/// The byte at each offset, or None.
 struct Model(Vec<Option<u8>>);
 
 impl Model {
@@ -29,7 +29,7 @@ impl Model {
     }
 }
 
-/// DIRTY-RANGES-1, DIRTY-RANGES-2, and that the counter has what there is.
+/// Asserts DIRTY-RANGES-1, DIRTY-RANGES-2, and that the pool counts the right number of bytes.
 fn assert_sound(dirty_ranges: &DirtyRanges, buffer_pool: &BufferPool) {
     let mut last_end = None;
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! A volume that was made before there were UUID trees.
+//! A volume without a UUID tree, as old versions made it.
 
 use std::path::PathBuf;
 use std::sync::Arc;

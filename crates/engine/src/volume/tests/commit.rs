@@ -1,8 +1,9 @@
-//! Commits on volumes that have little space for tree blocks: an operation that needs too much is refused, and no
+//! Commits on volumes with little space for tree blocks. An operation that needs too much is refused, and no
 //! commit fails.
 //!
-//! Extents that are neighbours in the changed tree lie far apart on the devices. So a few leaves of the tree name
-//! extents in all leaves of the extent tree. Space is taken away in memory, by blocks that are given back in the end.
+//! Extents that are neighbours in the changed tree are far apart on the devices. A few of its leaves
+//! therefore refer to all leaves of the extent tree. Space is taken by allocating blocks in memory, which are
+//! freed at the end.
 
 mod rebuild;
 mod sums;
@@ -32,7 +33,7 @@ const SECTOR: u64 = 4096;
 const MIB: u64 = 1 << 20;
 const DEVICE_BYTES: u64 = 768 * MIB;
 
-/// A volume with a subvolume, in which is one file.
+/// A volume with one file in a subvolume.
 struct Place {
     device: Arc<MemDevice>,
     volume: Arc<Volume>,
@@ -66,7 +67,7 @@ fn open(device: &Arc<MemDevice>) -> Arc<Volume> {
 }
 
 impl Place {
-    /// Creates a place whose extents lie side by side.
+    /// Creates a volume whose extents are contiguous.
     fn new(extents: u64) -> Place {
         let mut place = Place::empty(new_device(DEVICE_BYTES, ""), extents);
         let space = place.space();
@@ -107,7 +108,7 @@ impl Place {
         }
     }
 
-    /// Gives the file one extent for each sector, at these places; neighbours lie far from each other. Commits.
+    /// Gives each sector of the file an extent at one of `places`; neighbours are far apart. Commits.
     fn scatter(&mut self, places: &[Logical]) {
         const APART: u64 = 7919;
         let (id, tree) = (self.file, self.tree());
@@ -171,7 +172,7 @@ impl Place {
             .unwrap()
     }
 
-    /// Takes blocks until so much is left in the block groups.
+    /// Allocates blocks until `bytes` are left in the block groups.
     fn leave_in_groups(&mut self, bytes: u64) {
         let space = self.space();
         let running = self.volume.inodes.transactions().unwrap().running_transid();
@@ -183,7 +184,7 @@ impl Place {
         }
     }
 
-    /// Makes chunks for data of all that no chunk has, and then leaves so much for tree blocks.
+    /// Turns all unallocated space into data chunks, and then leaves `bytes` for tree blocks.
     fn leave(&mut self, bytes: u64) {
         let space = self.space();
         space.shrink_metadata_reservation(0);
@@ -215,7 +216,7 @@ impl Place {
         true
     }
 
-    /// Returns how many extents the file has in front of `end`.
+    /// Returns the number of extents before offset `end`.
     fn extents_before(&self, end: u64) -> usize {
         let tree = self.tree();
         let mut cursor = tree.view.cursor();
@@ -232,7 +233,7 @@ impl Place {
         self.volume.inodes.transactions().unwrap().stats().commits
     }
 
-    /// Gives back what was taken.
+    /// Frees the blocks taken.
     fn give_back(&mut self) {
         let space = self.space();
         for block in self.taken.drain(..) {
@@ -240,7 +241,7 @@ impl Place {
         }
     }
 
-    /// Gives back what was taken, and has the check look at all.
+    /// Frees the blocks taken, and checks the volume.
     fn assert_sound(mut self) {
         self.volume.sync().unwrap();
         self.give_back();
@@ -257,7 +258,7 @@ fn check(device: &Arc<MemDevice>) {
     assert!(report.is_spotless(), "{issues:#?}");
 }
 
-/// Promises data all that there is. Returns how much that was.
+/// Reserves all data space. Returns its size.
 fn reserve_all(space: &Space) -> u64 {
     let mut reserved = 0;
     while space.reserve_data(MIB).is_ok() {
@@ -288,7 +289,7 @@ fn extent_item(disk: DiskExtent, generation: u64) -> Vec<u8> {
 #[test]
 fn frozen_transaction_keeps_its_reservation_from_writers_of_data() {
     let mut place = Place::new(60_000);
-    // Most of what the commit needs is in no chunk yet.
+    // Most of the space for the commit is not in a chunk yet.
     place.leave_in_groups(3 * MIB);
     for sector in (0..place.extents).step_by(40) {
         assert!(place.touch(sector));
@@ -372,7 +373,7 @@ fn cleaner_takes_steps_that_there_is_room_for() {
     deletes_scattered(20_000, MIB + MIB / 4, false);
 }
 
-/// CLEAN-1. A block that others share is not freed, but all of its references change.
+/// CLEAN-1. A shared block is not freed, but all of its references change.
 #[test]
 fn cleaner_takes_steps_through_what_a_snapshot_shares() {
     deletes_scattered(40_000, 2 * MIB + MIB / 2, true);

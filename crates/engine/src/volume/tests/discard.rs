@@ -1,4 +1,4 @@
-//! Discards of a volume, none of which is of needed data. Devices fill with garbage what they discard.
+//! Discards of a volume, which must never hit used data. The devices fill discarded ranges with garbage.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ impl Rig {
         manager.discard.set_clock(Duration::from_secs(seconds));
     }
 
-    /// Has the background do what is due at that time, but for its limits.
+    /// Runs all background discards due at that time, ignoring the limits.
     fn run_at(&self, seconds: u64) {
         let manager = self.volume.inodes.transactions().unwrap();
         self.volume
@@ -69,7 +69,7 @@ impl Rig {
         let step = || {
             let step = manager.discard_step();
             if step == DiscardStep::Done {
-                // A discard that the limits keep back may come at once.
+                // A discard delayed by the limits may run at once.
                 let limits = self.volume.discard_limits();
                 self.volume.set_discard_limits(limits).unwrap();
             }
@@ -78,7 +78,7 @@ impl Rig {
         while step() == DiscardStep::Done {}
     }
 
-    /// Returns the bytes that the device was told to discard.
+    /// Returns the bytes discarded on the device.
     fn discarded(&self) -> u64 {
         let stats = self.volume.discard_stats();
         stats.discard_extent_bytes + stats.discard_bitmap_bytes + stats.sync_bytes
@@ -110,7 +110,7 @@ impl Rig {
         bytes
     }
 
-    /// Checks that everything is there and right, as the device is now.
+    /// Checks the volume and its data in the device's current state.
     fn check(&self) {
         let device: Arc<dyn BlockDevice> = Arc::new(self.device.snapshot());
         let checked = CheckOptions {
@@ -143,7 +143,7 @@ fn freed_space_is_discarded_only_once_its_commit_is_durable() {
     rig.run_at(1000);
     rig.run_at(2000);
     assert_eq!(rig.discards(), before);
-    // The commit frees it, but its flush fails.
+    // The commit would free it, but its flush fails.
     let flushes = rig.fault.counts().flushes;
     rig.fault.add(Fault::Flush { nth: flushes });
     rig.volume.sync().unwrap_err();
@@ -191,7 +191,7 @@ fn space_that_is_written_again_is_saved() {
     rig.unlink("gone");
     rig.volume.sync().unwrap();
     let saved = rig.volume.discard_stats().discard_bytes_saved;
-    // Nothing else is left of the volume's space for data.
+    // The volume has no other data space left.
     rig.write("all", &bytes(2, 400 * MIB));
     rig.volume.sync().unwrap();
     let stats = rig.volume.discard_stats();
@@ -254,7 +254,7 @@ fn reads_keep_discards_back_for_a_while() {
     let mut look = || manager.discard_when_idle(&mut pace);
     let mut yields = 0;
     loop {
-        // One that has ended by the time of the look.
+        // A read that has ended before the check.
         rig.read("kept");
         match look() {
             DiscardStep::Busy => yields += 1,
@@ -264,7 +264,7 @@ fn reads_keep_discards_back_for_a_while() {
     assert_eq!(yields, 100);
     let discards = rig.discards();
     assert!(discards > 0);
-    // Without reads only those of the discards themselves are in the way.
+    // Without other reads, only the reads for discards delay them.
     let looks: Vec<DiscardStep> = (0..3)
         .map(|second| {
             rig.set_clock(2000 + second);
@@ -406,7 +406,7 @@ fn trim_answers_as_fitrim_does() {
     rig.volume.sync().unwrap();
     rig.unlink("gone");
     let trim = |start, len, min_bytes| rig.volume.trim(start, len, min_bytes, &mut || true);
-    // The file is deleted by a commit that comes first.
+    // The commit at the start of the trim deletes the file.
     let all = trim(0, u64::MAX, 0).unwrap();
     assert!(all > 400 * MIB, "{all}");
     assert_eq!(rig.volume.discard_stats().discardable_bytes, 0);
@@ -464,7 +464,7 @@ fn small_holes_are_trimmed_on_request() {
     rig.run_at(0);
     rig.run_at(1000);
     rig.run_at(2000);
-    // Shorter than any region of the background.
+    // Shorter than any region of the background discard.
     let left = rig.volume.discard_stats().discardable_bytes;
     assert!(left > 900 * 8192, "{left}");
     rig.volume.trim(0, u64::MAX, 0, &mut || true).unwrap();
@@ -558,7 +558,7 @@ fn close_waits_for_one_discard_alone() {
         volume.write(file, 0, &bytes(number, 2 * MIB)).unwrap();
     }
     volume.sync().unwrap();
-    // The first discard begins, and ends once the volume is being closed.
+    // The first discard begins, and ends after the close has begun.
     let (begun, discards) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
     let lifetime = volume.lifetime().unwrap();
     device.hook({

@@ -1,4 +1,5 @@
-//! Volumes whose last transaction cannot be read: what an opening that fails leaves, and the roots of the one before.
+//! Volumes whose last transaction is unreadable: failed opens, and the backup roots of the transaction
+//! before.
 
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::{Logical, RootId};
@@ -77,7 +78,7 @@ fn nothing_is_committed_to_roots_that_could_not_be_opened() {
     damage(&device, &volume, quotas.item().bytenr());
     drop((quotas, volume));
 
-    // There would be something to commit.
+    // There is something to commit.
     let options = options().clear_free_space_tree(true);
     let opened = Volume::from_devices(vec![("memory".into(), device.clone() as _)], &options);
     assert!(opened.is_err());

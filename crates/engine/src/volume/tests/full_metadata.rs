@@ -1,4 +1,4 @@
-//! Operations on volumes whose metadata is full, or half full and shared.
+//! Operations on volumes with full metadata, or with half of it shared.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -38,14 +38,15 @@ fn fill_up(volume: &Volume, tree: &Arc<Tree>) {
     }
 }
 
-/// Returns the sums of metadata.
+/// Returns the space totals of metadata.
 fn metadata(volume: &Volume) -> SpaceTotals {
     let totals = volume.inodes.transactions().unwrap().space.totals();
     let metadata = |sums: &SpaceTotals| sums.kind == BlockGroupType::Metadata;
     totals.into_iter().find(metadata).unwrap()
 }
 
-/// Fills half of the volume with metadata that a snapshot shares. Returns two files, of which the first has an extent.
+/// Fills half of the volume with metadata that a snapshot shares. Returns two files, the first with an
+/// extent.
 fn share_half(volume: &Volume) -> [FileId; 2] {
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
@@ -77,7 +78,7 @@ fn share_half(volume: &Volume) -> [FileId; 2] {
     files
 }
 
-/// A file of few extents reserves for these alone, whatever the snapshot shares besides.
+/// A file with few extents reserves only for these, regardless of other shared metadata.
 #[test]
 fn files_share_and_reserve_a_little_on_a_volume_half_full_of_shared_metadata() {
     let device = device_of(DEVICE_BYTES, "");
@@ -138,7 +139,7 @@ fn cleaner_takes_nothing_that_other_work_has_reserved() {
         .commit_running()
         .unwrap();
     assert!(nothing_dropped());
-    // With nothing beside it, it goes on.
+    // When the reservations are gone, it continues.
     volume
         .inodes
         .transactions()
@@ -165,7 +166,7 @@ fn truncation_on_a_full_volume_reserves_what_it_is_about_to_change() {
     let held = inode.extents.lock();
     thread::scope(|scope| {
         let cut = scope.spawn(|| volume.truncate(file, 0));
-        // Others may be reserved something for a moment.
+        // Other threads may briefly hold reservations.
         let mut owing_since = Instant::now();
         let begin = owing_since;
         while owing_since.elapsed() < Duration::from_millis(300) {

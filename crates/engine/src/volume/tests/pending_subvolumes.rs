@@ -1,4 +1,4 @@
-//! Subvolumes and snapshots that a commit makes, and what is done meanwhile.
+//! Subvolumes and snapshots that a commit creates, with concurrent changes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use ubtrfs_sim::HookedDevice;
 use super::{new_device, open, options};
 use crate::{NewInode, OpenOptions, Volume};
 
-/// The items of trees that nothing was edited in.
+/// The items of trees without edits.
 #[test]
 fn source_of_a_snapshot_is_committed_as_it_was_at_the_freeze() {
     let memory = new_device("");
@@ -23,7 +23,7 @@ fn source_of_a_snapshot_is_committed_as_it_was_at_the_freeze() {
     let device = Arc::new(HookedDevice::new(memory.clone()));
     let devices = vec![(PathBuf::from("memory"), device.clone() as _)];
     let volume = Volume::from_devices(devices, &options()).unwrap();
-    // Takes its block before pending subvolumes are looked at, and so reads which are free.
+    // Allocate a block before the commit looks at pending subvolumes, so that the free space is loaded.
     volume.create(top, b"file", &NewInode::file(0o644)).unwrap();
     let is_done = Arc::new(AtomicBool::new(false));
     let frozen = volume.inodes.transactions().unwrap().running_transid();

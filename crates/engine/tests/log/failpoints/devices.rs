@@ -1,4 +1,4 @@
-//! Steps of logs and commits on volumes of several devices, and superblocks that only some of the devices have.
+//! Steps of logs and commits on volumes with several devices, and superblocks that only some devices have.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::cut::made_on;
 use crate::failing::count;
 use crate::workloads::{Run, Step, base_of, kernel_replays, shared};
 
-/// Returns empty volumes of several devices, with names.
+/// Returns empty volumes with several devices, and their names.
 pub(super) fn empty_volumes() -> [(&'static str, Vec<MemDevice>); 2] {
     let make = |devices, data| {
         let options = MkfsOptions {
@@ -55,14 +55,14 @@ fn stop_at_a_step_on_several_devices_loses_nothing_that_was_synced() {
     }
 }
 
-/// The devices before and after a superblock is written on all of them. Nothing is synced with it.
+/// The devices before and after a superblock is written to all of them. Nothing is synced with it.
 struct Write {
     run: Run,
     before: Vec<MemDevice>,
     after: Vec<MemDevice>,
 }
 
-/// Does the steps up to the write of a superblock that ends at the failpoint `nth`, and has the write fail after that.
+/// Runs the steps up to the superblock write that ends at failpoint `nth`, and then makes the write fail.
 fn written_up_to(base: &[MemDevice], steps: &[Step], nth: usize) -> Write {
     let devices: Vec<Arc<MemDevice>> = base.iter().cloned().map(Arc::new).collect();
     let mut run = Run::begin_on(devices.clone(), shared(&devices), true);
@@ -94,8 +94,8 @@ fn written_up_to(base: &[MemDevice], steps: &[Step], nth: usize) -> Write {
     Write { run, before, after }
 }
 
-/// Judges what cuts leave that have the superblock on some devices, which write their caches in any order. Calls `each`
-/// with it.
+/// Checks states after cuts with the superblock on only some devices, whose caches are written in any order.
+/// Calls `each` with each state.
 fn superblock_on_some(
     base: &[MemDevice],
     steps: &[Step],
@@ -119,7 +119,7 @@ fn superblock_on_some(
     }
 }
 
-/// COMMIT-1, LOG-1: the newest superblock counts, and of equal ones that of the first device, as in the kernel.
+/// COMMIT-1, LOG-1: as in the kernel, the newest superblock is used, and among equal ones the first device's.
 #[test]
 fn superblock_on_any_of_the_devices_loses_nothing_that_was_synced() {
     let test = "superblock_on_any_of_the_devices_loses_nothing_that_was_synced";
@@ -150,7 +150,8 @@ fn superblock_on_any_of_the_devices_loses_nothing_that_was_synced() {
     }
 }
 
-/// The kernel takes what a stop between the superblocks of two devices leaves, and shows the same as the engine.
+/// After a stop between the superblocks of two devices, the kernel mounts the volume and shows the same as
+/// the engine.
 #[test]
 fn kernel_shows_the_same_after_a_stop_between_superblocks() {
     let test = "kernel_shows_the_same_after_a_stop_between_superblocks";

@@ -1,4 +1,4 @@
-//! Each step of a replay and of the commit that ends it, which fails or is the last before the devices stop.
+//! Every step of a replay and its commit fails, or is the last one before the devices stop.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,22 +23,22 @@ use crate::shown;
 use crate::workloads::{kernel_replays, shared};
 use crate::written::pattern;
 
-/// A volume with a log, as a power cut leaves it.
+/// A volume with a log, as after a power cut.
 struct Logged {
     name: &'static str,
     devices: Vec<MemDevice>,
     committed: Manifest,
-    /// With the log.
+    /// The contents including the log.
     replayed: Manifest,
-    /// The steps of an opening for writing.
+    /// The steps of opening it for writing.
     points: Vec<Failpoint>,
 }
 
-/// How many files of each subvolume have a large attribute.
+/// The number of files with a large attribute in each subvolume.
 const LARGE: u8 = 40;
 const SUBVOLUMES: [&[u8]; 2] = [b"one", b"two"];
 
-/// Writes a log of files of three subvolumes, and returns the devices as they are then.
+/// Writes a log for files of three subvolumes, and returns the devices afterwards.
 fn with_log(devices: Vec<MemDevice>) -> Vec<MemDevice> {
     let devices: Vec<Arc<MemDevice>> = devices.into_iter().map(Arc::new).collect();
     let volume = open_all(shared(&devices), true).unwrap();
@@ -68,7 +68,7 @@ fn with_log(devices: Vec<MemDevice>) -> Vec<MemDevice> {
         let mode = RenameMode::Replace;
         volume.rename(dir, b"moved", to, mode).unwrap();
         volume.unlink(dir, b"gone").unwrap();
-        // The commit of the replay needs more blocks than are free below those of the log.
+        // The commit of the replay needs more blocks than are free below the log's.
         for number in 0..LARGE {
             let large = file(dir, format!("large {number}").as_bytes(), 1);
             let value = pattern(number, 3000);
@@ -129,7 +129,8 @@ fn logged() -> Vec<Logged> {
 }
 
 impl Logged {
-    /// Asserts that devices show what an uninterrupted replay shows, when they are read and when they are replayed.
+    /// Asserts that the devices show the result of an uninterrupted replay, both for a reader and after a
+    /// replay.
     fn assert_replays(&self, what: &str, devices: &[MemDevice]) {
         let read = open_all(shared(&copied(devices)), false);
         let read = read.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -155,7 +156,7 @@ impl Logged {
         );
     }
 
-    /// Asserts that devices have the same commit and log as before.
+    /// Asserts that the devices have the same commit and log as before.
     fn assert_as_before(&self, what: &str, devices: &[MemDevice]) {
         let volume = committed(devices);
         assert!(volume.superblock().has_log(), "{what}");
@@ -214,7 +215,7 @@ fn stop_at_a_step_of_a_replay_is_followed_by_the_same_replay() {
         logged.each_point(|what, nth, point| {
             let devices = StoppingDevices::new(&logged.devices);
             let through = devices.through();
-            // It fails if there was more to write.
+            // Opening fails if there was more to write.
             let _ = at_nth(nth, devices.stop(), move || open_all(through, true));
             if is_durable(point) {
                 assert!(!devices.is_dirty(), "{what}");

@@ -1,4 +1,5 @@
-//! Runs a workload on the kernel's mount as well: what Linux keeps of an inode that was synced, the engine keeps.
+//! Runs a workload on the kernel's mount as well. The engine must keep everything of a synced inode that
+//! Linux keeps.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -19,7 +20,7 @@ use ubtrfs_sim::manifest::{Entry, Field, Kind, diff_without};
 use super::*;
 use ubtrfs_engine::{OpenOptions, Rescue};
 
-/// Replays and reads change times; sizes of directories are those of their names.
+/// Replays and reads change times. The sizes of directories depend on their names.
 const IGNORED: [Field; 7] = [
     Field::DirSize,
     Field::Mtime,
@@ -31,7 +32,7 @@ const IGNORED: [Field; 7] = [
 ];
 
 impl Op {
-    /// Does on a mount what [`Op::run`] does.
+    /// Runs the operation on a mount, like [`Op::run`].
     fn run_in(self, dir: &Path, number: u8) -> io::Result<()> {
         let at = |path: &str| dir.join(path);
         let existing = |path: &str| File::options().read(true).write(true).open(at(path));
@@ -92,7 +93,7 @@ impl Op {
     }
 }
 
-/// Returns the names by the inode of their directory, which may have been renamed, and the entries under them.
+/// Returns the entries by directory inode and name, as the directory may have been renamed.
 fn by_name(manifest: &Manifest) -> BTreeMap<Name, Entry> {
     let mut names = BTreeMap::new();
     for entry in manifest
@@ -121,7 +122,7 @@ fn differs(left: Option<&Entry>, right: Option<&Entry>) -> Vec<String> {
     all.iter().map(ToString::to_string).collect()
 }
 
-/// Returns the manifests that Linux shows before the power is cut and after its replay, or None if it committed.
+/// Returns the manifests of Linux before the power cut and after its replay, or None if it committed.
 fn on_linux(host: &Path, base: &Path, ops: &[Op], path: &Path) -> Option<(Manifest, Manifest)> {
     let at = |name: &str| -> PathBuf { host.join(name) };
     clone(base, &at("live"));
@@ -155,8 +156,9 @@ fn clone(from: &Path, to: &Path) {
     rustix::fs::ioctl_ficlone(&target, &source).unwrap();
 }
 
-/// Returns the names and entries of a synced inode that Linux keeps and the engine does not. None means that the two
-/// cannot be compared. Items that Linux logs without need, such as other entries of a directory, do not count.
+/// Returns the names and entries of a synced inode that Linux keeps and the engine does not. Returns None if
+/// they cannot be compared. Items that Linux logs needlessly, such as other entries of a directory, do not
+/// count.
 fn losses(host: &Path, base: &[MemDevice], ops: &[Op], sync: u64) -> Option<Vec<String>> {
     let steps: Vec<Step> = ops.iter().map(|op| Step::Do(*op)).collect();
     let mut run = run(base, &steps, false)?;

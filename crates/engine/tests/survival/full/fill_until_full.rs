@@ -1,4 +1,4 @@
-//! Ways to fill a volume until nothing fits, and to empty it.
+//! Ways to fill a volume until it is full, and to empty it.
 
 use std::time::Duration;
 use ubtrfs_engine::XattrMode;
@@ -17,7 +17,7 @@ use crate::soak::count;
 
 const MANY: u64 = 500;
 
-/// Returns a small layout, so that it is full soon. It is larger in a soak.
+/// Returns a small layout that is full soon. It is larger in a soak.
 fn small() -> Layout {
     let mib = count(48, 256) as u64;
     Layout::new(1, mib * MIB).profiles(Profile::Single, Profile::Single)
@@ -103,7 +103,7 @@ fn snapshots_of_a_changing_tree() {
 
 #[test]
 fn reflinks_of_one_file() {
-    // Every other sector, so that it has an extent for each.
+    // Every other sector, so that each has its own extent.
     let begin = |place: &Place| {
         let id = place.file("source")?;
         for number in 0..count(100, 2000) as u64 {
@@ -151,7 +151,8 @@ fn long_names_of_few_files() {
 
 #[test]
 fn overwrites_of_a_snapshot() {
-    /// Returns the size of the file. Twice that, with what overwriting leaves of extents, is more than there is.
+    /// Returns the size of the file. Twice that, with the remainders of overwritten extents, exceeds the
+    /// volume.
     fn file_bytes() -> u64 {
         count(22, 126) as u64 * MIB
     }
@@ -172,7 +173,7 @@ fn overwrites_of_a_snapshot() {
     });
 }
 
-/// Overwriting reserved extents without copy on write needs no space.
+/// Overwriting preallocated extents in place needs no space.
 #[test]
 fn reserved_space_that_is_written() {
     let step = |place: &Place, number| {
@@ -226,7 +227,7 @@ fn mixed_groups() {
     });
 }
 
-/// Holes in every other sector make the tree large that is missing when the volume is opened again.
+/// Holes in every other sector make the free-space tree large that is missing at the next open.
 #[test]
 fn without_a_free_space_tree() {
     let when_full = |place: &Place| {
@@ -264,7 +265,7 @@ fn two_devices() {
     prove(&Way::new("full mirrors", layout, mix));
 }
 
-/// While commits come by themselves.
+/// With automatic commits.
 #[test]
 fn three_threads() {
     const APART: u64 = 1_000_000;
@@ -275,7 +276,7 @@ fn three_threads() {
             let threads = [0, 1, 2].map(|thread| scope.spawn(move || some(thread)));
             threads.map(|thread| thread.join().unwrap()).into()
         });
-        // Want of space is told if nothing else is.
+        // Report ENOSPC only if there is no other error.
         let (full, others): (Vec<_>, Vec<_>) = outcomes
             .into_iter()
             .partition(|outcome| outcome.as_ref().is_err_and(Error::is_no_space));
@@ -288,8 +289,8 @@ fn three_threads() {
     });
 }
 
-/// Trees of many blocks that snapshots share, changed here and there while data takes the last chunks and commits come by
-/// themselves.
+/// Large trees shared with snapshots change in random places, while data uses the last chunks and commits run
+/// automatically.
 #[test]
 fn wide_trees_beside_data() {
     fn files() -> u64 {
@@ -300,7 +301,7 @@ fn wide_trees_beside_data() {
         for number in 0..files() {
             place.write(&format!("live/file-{number}"), 0, 600)?;
         }
-        // Neighbours in the file lie apart on the device.
+        // Neighbours in the file are far apart on the device.
         for number in 0..files() {
             place.write("live/scattered", number * 7919 % files() * 4096, 4096)?;
             if number % 50 == 0 {

@@ -1,8 +1,8 @@
-//! Volumes that are filled to the last block in many ways, emptied, and filled once more.
+//! Volumes that are filled to the last block in many ways, emptied, and filled again.
 //!
-//! - FULL-1: nothing fails on a full volume but for want of space.
-//! - FULL-2: what is there can be synced and deleted, and both checkers find nothing.
-//! - FULL-3: the second time about as much fits as the first.
+//! - FULL-1: on a full volume nothing fails except with ENOSPC.
+//! - FULL-2: existing data can be synced and deleted, and both checkers find nothing.
+//! - FULL-3: about as much fits the second time as the first.
 
 mod fill_until_full;
 mod place;
@@ -25,15 +25,15 @@ struct Way {
     name: &'static str,
     layout: Layout,
     options: OpenOptions,
-    /// Makes what the steps need.
+    /// Creates the prerequisites of the steps.
     begin: fn(&Place) -> Result<()>,
-    /// Fills a little more, as the steps with smaller numbers did.
+    /// Fills a little more, after the steps with smaller numbers.
     step: fn(&Place, u64) -> Result<()>,
-    /// The work that is possible on the full volume.
+    /// The operations that must work on the full volume.
     when_full: fn(&Place) -> Result<()>,
-    /// The kernel is asked always, and not in a soak only.
+    /// The kernel checks the volume in every run, not only in a soak.
     asks_kernel: bool,
-    /// Its free-space tree is not valid when the full volume is opened again.
+    /// The free-space tree is invalid when the full volume is reopened.
     loses_free_space_tree: bool,
 }
 
@@ -52,7 +52,7 @@ impl Way {
     }
 }
 
-/// Returns how often something could be done before there was no space for it.
+/// Returns how often `step` succeeded before ENOSPC.
 fn until_full(what: &str, mut step: impl FnMut(u64) -> Result<()>) -> u64 {
     let mut done = 0;
     loop {
@@ -65,7 +65,7 @@ fn until_full(what: &str, mut step: impl FnMut(u64) -> Result<()>) -> u64 {
     }
 }
 
-/// How much fitted.
+/// The result of filling a volume.
 #[derive(Debug)]
 struct Filled {
     steps: u64,
@@ -77,7 +77,7 @@ fn fill(way: &Way, place: &Place) -> Filled {
     place.file("rest").unwrap();
     (way.begin)(place).unwrap_or_else(|error| panic!("{}: {error}", way.name));
     let steps = until_full(way.name, |number| (way.step)(place, number));
-    // A step may have wanted much: what is left goes in smaller and smaller parts.
+    // The last step may have been large: fill the rest in smaller and smaller parts.
     for sectors in [64, 8, 1] {
         until_full("data", |_| place.grow("rest", sectors * 4096));
     }
@@ -95,8 +95,8 @@ fn open(way: &Way, devices: &Devices) -> Arc<Volume> {
     Volume::from_devices(named(devices), &way.options).unwrap()
 }
 
-/// Asserts that `btrfs check` and the kernel accept the volume. The kernel shows the same, deletes from the full
-/// volume, and scrubs it.
+/// Asserts that `btrfs check` and the kernel accept the volume. The kernel shows the same contents, deletes
+/// from the full volume, and scrubs it.
 fn kernel_agrees(way: &Way, devices: &[Arc<MemDevice>], ours: &Manifest) {
     if !kernel::or_skip(way.name) {
         return;
@@ -153,7 +153,7 @@ fn prove(way: &Way) {
         .empty()
         .unwrap_or_else(|error| panic!("{}, emptied: {error}", way.name));
     let left = place.device_bytes();
-    // Chunks that became more have items.
+    // Additional chunks have items.
     assert!(left <= empty + MIB, "{}: {left} after {empty}", way.name);
 
     let second = fill(way, &place);

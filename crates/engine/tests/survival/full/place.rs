@@ -1,4 +1,4 @@
-//! A volume that is filled: short ways to make files of it, to try all operations, and to empty it.
+//! A volume to fill: shortcuts to create files, try all operations, and empty it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl Place {
         Place { volume, top }
     }
 
-    /// Returns the inode that a path leads to.
+    /// Returns the inode at a path.
     pub(super) fn find(&self, path: &str) -> Result<FileId> {
         self.volume.resolve(self.top, path.as_bytes())
     }
@@ -41,12 +41,12 @@ impl Place {
         }
     }
 
-    /// Returns the file at a path, made if it is not there.
+    /// Returns the file at a path, created if necessary.
     pub(super) fn file(&self, path: &str) -> Result<FileId> {
         self.make(path, &NewInode::file(0o644))
     }
 
-    /// Returns the directory at a path, made if it is not there.
+    /// Returns the directory at a path, created if necessary.
     pub(super) fn dir(&self, path: &str) -> Result<FileId> {
         self.make(path, &NewInode::directory(0o755))
     }
@@ -68,13 +68,13 @@ impl Place {
         self.volume.link(self.find(from)?, dir, name)
     }
 
-    /// Writes noise.
+    /// Writes random bytes.
     pub(super) fn write(&self, path: &str, offset: u64, len_bytes: usize) -> Result<()> {
         let bytes = noise(offset ^ len_bytes as u64, len_bytes);
         self.volume.write(self.file(path)?, offset, &bytes)
     }
 
-    /// Adds noise to a file.
+    /// Appends random bytes to a file.
     pub(super) fn grow(&self, path: &str, len_bytes: usize) -> Result<()> {
         let id = self.file(path)?;
         let size = self.volume.attr(id)?.size;
@@ -93,7 +93,7 @@ impl Place {
         self.file(&format!("name-{number}")).map(drop)
     }
 
-    /// Returns the bytes that data and metadata take on the devices.
+    /// Returns the bytes of data and metadata on the devices.
     pub(super) fn device_bytes(&self) -> u64 {
         let infos = self.volume.profile_usages().unwrap();
         let copies = |flags: BlockGroupFlags| flags.profile().map_or(1, |p| p.copies() as u64);
@@ -103,7 +103,7 @@ impl Place {
             .sum()
     }
 
-    /// Tries operations of every kind. Each is done or has no space, and what is there can be synced.
+    /// Tries operations of every kind. Each succeeds or fails with ENOSPC, and the volume can be synced.
     pub(super) fn try_everything(&self) {
         let (volume, top) = (&self.volume, self.top);
         let file = self
@@ -167,12 +167,12 @@ impl Place {
         }
     }
 
-    /// Deletes all that there is, and waits for the space of it.
+    /// Deletes everything, and waits until its space is free.
     pub(super) fn empty(&self) -> Result<()> {
         self.empty_dir(self.top)?;
         self.volume.free_deleted_subvolumes()?;
         self.volume.sync()?;
-        // Space that the commit before has freed.
+        // Free the space of the previous commit.
         self.volume.sync()
     }
 
@@ -196,7 +196,7 @@ impl Place {
     }
 }
 
-/// Returns bytes that do not compress.
+/// Returns incompressible bytes.
 pub(super) fn noise(seed: u64, len_bytes: usize) -> Vec<u8> {
     let mut bytes = vec![0; len_bytes];
     Rng::new(seed).fill(&mut bytes);

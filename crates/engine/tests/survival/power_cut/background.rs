@@ -1,5 +1,5 @@
-//! Several threads, and commits that come at any time. Each thread's part is that of a prefix of its own script, though
-//! data that was not synced may be older.
+//! Several threads with commits at any time. The state of each thread's files is a prefix of its own script,
+//! except that unsynced data may be older.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
     threads_survive_beside(name, layout, options, shape, None);
 }
 
-/// Asserts that threads survive power cuts while `beside` is called again and again. Returns the counts of discards.
+/// Asserts that threads survive power cuts while `beside` is called repeatedly. Returns the discard counts.
 fn threads_survive_beside(
     name: &str,
     layout: &Layout,
@@ -67,7 +67,7 @@ fn threads_survive_beside(
     });
     let histories = histories.unwrap_or_else(|failure| panic!("{failure}"));
     drop(targets);
-    // Else a thread of the volume may commit once more while it is checked.
+    // Otherwise a thread of the volume may commit again during the check.
     volume.close().unwrap();
     check(&devices).unwrap_or_else(|issues| panic!("uncut: {issues}"));
 
@@ -146,7 +146,7 @@ fn threads_with_snapshots_deleted_in_steps() {
     );
 }
 
-/// Discards come as soon as they may, and those of metadata as well.
+/// Returns options with immediate discards, including metadata.
 fn discarding(mode: DiscardMode) -> OpenOptions {
     OpenOptions::new()
         .writable(true)
@@ -164,7 +164,7 @@ fn discarding(mode: DiscardMode) -> OpenOptions {
         })
 }
 
-/// ASYNC-DISCARD-1: what is discarded reads as garbage.
+/// ASYNC-DISCARD-1: discarded space reads as garbage.
 #[test]
 fn threads_and_discards_right_behind_commits() {
     let layout = Layout::new(1, 512 * MIB);

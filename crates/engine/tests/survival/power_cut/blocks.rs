@@ -1,7 +1,8 @@
-//! Contents of files whose form on disk changes: inline data, extents, compressed ones, reserved space, holes.
+//! Contents of files whose form on disk changes: inline data, extents, compressed extents, preallocated
+//! space, holes.
 //!
-//! Commits come at any time and leave buffered data behind. After a cut each block of a file belongs to a version of it.
-//! That version is no older than the file's last sync, and no newer than the cut.
+//! Commits happen at any time and leave buffered data behind. After a cut each block of a file is from some
+//! version of the file. That version is no older than the file's last sync, and no newer than the cut.
 
 mod script;
 mod versions;
@@ -22,11 +23,11 @@ use super::{Survivor, each_cut, recorded};
 use crate::devices::{Layout, MIB, check, open, quiet};
 use crate::soak::count;
 
-/// When commits come.
+/// The times of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Commits {
     BetweenOperations,
-    /// Without pause, also between the steps of an operation.
+    /// Continuously, also between the steps of an operation.
     Always,
 }
 

@@ -1,4 +1,4 @@
-//! Scripts of one thread, over profiles, features and shapes.
+//! Single-threaded scripts over profiles, features and shapes.
 
 use ubtrfs_engine::{Compress, OpenOptions};
 use ubtrfs_format::block_group_flags::Profile;
@@ -14,14 +14,14 @@ use crate::engine::Engine;
 use crate::scripts::copied_on_write;
 use crate::soak::count;
 
-/// Does a random script and cuts the power at many moments of it.
+/// Runs a random script and cuts the power at many moments.
 fn survives(name: &str, layout: &Layout, options: &OpenOptions, shape: Shape) {
     let seed = seed(name);
     let ops = generate(shape, seed, count(120, 700));
     script_survives((name, seed), layout, options, ops, count(12, 1000));
 }
 
-/// Returns how many of the states had a log.
+/// Returns the number of states that had a log.
 fn script_survives(
     (name, seed): (&str, u64),
     layout: &Layout,
@@ -59,7 +59,7 @@ fn files_that_are_synced_between_all_operations() {
     synced_files_survive("cuts, logs", &quiet());
 }
 
-/// ASYNC-DISCARD-1: no block of a log that counts is discarded, nor data that it leads to.
+/// ASYNC-DISCARD-1: neither a block of a valid log nor data that it refers to is discarded.
 #[test]
 fn files_that_are_synced_on_a_volume_that_discards_in_commits() {
     synced_files_survive("cuts, logs, discards", &discarding());

@@ -1,6 +1,5 @@
-//! Files without copy on write. After a cut each of their sectors is as it was at some moment since the last sync of all or
-//! of the file. That moment need not be the same for all sectors. Space that was only reserved shows zeros or a whole
-//! commit's data.
+//! Files without copy on write. After a cut each sector is from some moment since the file's last sync, which
+//! may differ between sectors. Preallocated space shows zeros or the data of a whole commit.
 
 use ubtrfs_engine::{Fallocate, FileId, NewInode, Volume};
 use ubtrfs_format::ids::RootId;
@@ -14,13 +13,13 @@ use crate::devices::{Layout, MIB, check, open, quiet};
 use crate::soak::count;
 
 const FILE_BYTES: u64 = 1 << 20;
-/// The bytes that a device writes as a whole.
+/// The bytes that a device writes atomically.
 const SECTOR_BYTES: usize = 512;
 
-/// Contents after each number of operations.
+/// The contents after each number of operations.
 type Versions = Vec<Vec<u8>>;
 
-/// A file's number is its thread's in marks, as each may be synced alone.
+/// In marks, a file's number serves as the thread number, as each file may be synced alone.
 const NAMES: [&[u8]; 3] = [b"reserved", b"in place", b"in place as well"];
 const RESERVED: usize = 0;
 const FILLED: usize = 2;
@@ -44,7 +43,7 @@ fn prepare(volume: &Volume) -> [FileId; 3] {
     files
 }
 
-/// Writes at a random place, through the buffer or past it.
+/// Writes at a random offset, buffered or directly.
 fn write(volume: &Volume, file: FileId, content: &mut Vec<u8>, rng: &mut Rng) {
     let len = 1 + rng.below(60_000);
     let offset = rng.below(FILE_BYTES - len);
@@ -80,7 +79,7 @@ fn read(survivor: &Survivor, name: &[u8]) -> Result<Vec<u8>, String> {
     all().map_err(|error: ubtrfs_engine::Error| error.to_string())
 }
 
-/// Checks whether each sector is that of one of the versions, and the size.
+/// Checks the size, and that each sector is from one of the versions.
 fn is_mixture(found: &[u8], versions: &[Vec<u8>]) -> Result<(), String> {
     if !versions.iter().any(|version| version.len() == found.len()) {
         return Err(format!("a size of {} bytes", found.len()));
@@ -130,7 +129,7 @@ fn sectors_written_in_place_are_old_or_new() {
                 volume.sync().unwrap();
                 (0..NAMES.len()).for_each(durable);
             }
-            // One after another, of which the first commits for all.
+            // One after another; the first sync commits for all.
             1..4 => {
                 let more = rng.below(NAMES.len() as u64) as usize;
                 for number in (number..=number + more).map(|number| number % NAMES.len()) {

@@ -1,4 +1,4 @@
-//! A sample of cuts that three judges see: this checker, `btrfs check` and the kernel. All call them sound.
+//! A sample of cuts that this checker, `btrfs check` and the kernel all find sound.
 
 use ubtrfs_check::{CheckOptions, check};
 use ubtrfs_engine::OpenOptions;
@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::scripts::copied_on_write;
 use crate::soak::count;
 
-/// The kernel does not fall back to another copy of the superblock, so that none must be torn.
+/// The kernel does not fall back to another superblock copy, so no copy may be torn.
 pub(super) const SECTOR_BYTES: u64 = 4096;
 
 fn kernel_agrees(name: &str, layout: &Layout, options: &OpenOptions, shape: Shape) {
@@ -53,7 +53,7 @@ fn judged(state: &CrashState, history: &History) -> Result<(), Box<dyn std::erro
     }
     let volume = KernelVolume::of_files(files, scratch);
     volume.check()?;
-    // Another subvolume may be the default one. The kernel replays no log of a device that is read-only.
+    // The default subvolume may be another one. The kernel replays no log on a read-only device.
     let mount = volume.mount("subvolid=5")?;
     let shown = Manifest::of_dir(mount.path())?;
     mount.unmount()?;

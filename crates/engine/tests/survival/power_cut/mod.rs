@@ -1,7 +1,8 @@
-//! Power cuts on recorded devices: every volume opens, is sound, shows a legal state, and goes on working.
+//! Power cuts on recorded devices: every volume opens, is sound, shows a legal state, and can be used
+//! further.
 //!
-//! In exact runs, commits come at known places and take all data along. The state is that of a prefix of the script, no
-//! older than the last sync that returned. Inodes that were synced alone may be newer, by a log.
+//! In exact runs, commits happen at known points and include all data. The state is a prefix of the script,
+//! no older than the last sync that returned. Inodes that were synced alone may be newer, because of a log.
 
 mod background;
 mod blocks;
@@ -28,7 +29,7 @@ use crate::devices::{
 use crate::engine::Engine;
 use crate::shown::manifest;
 
-/// Creates the devices of a new volume, which are recorded from now on.
+/// Creates the devices of a new volume, with recording from now on.
 fn recorded(layout: &Layout, recorder: &Recorder) -> Devices {
     let devices = layout.make().into_iter();
     devices
@@ -36,7 +37,7 @@ fn recorded(layout: &Layout, recorder: &Recorder) -> Devices {
         .collect()
 }
 
-/// Does a script, and marks what begins and what is durable. That both fail is agreement enough here.
+/// Runs a script, and marks the begin of operations and durable points. It is enough if both sides fail.
 fn history(engine: &mut Engine, ops: &[Op], recorder: &Recorder) -> History {
     let options = RunOptions {
         may_be_full: true,
@@ -61,16 +62,17 @@ fn history(engine: &mut Engine, ops: &[Op], recorder: &Recorder) -> History {
     history
 }
 
-/// A volume whose power was cut: its devices, opened.
+/// A volume after a power cut, opened.
 struct Survivor {
     devices: Devices,
     engine: Engine,
-    /// Its newest superblock named a log before it was opened.
+    /// Whether its newest superblock named a log before it was opened.
     had_log: bool,
 }
 
 impl Survivor {
-    /// Checks the volume and opens it. Where the cut tore a first superblock, that is refused before it is recovered.
+    /// Checks the volume and opens it. If the cut tore a primary superblock, opening is refused until it is
+    /// recovered.
     fn open(state: &CrashState, options: &OpenOptions) -> Result<Survivor, String> {
         let devices = shared(state.devices.clone());
         check_after_cut(&devices)?;
@@ -93,7 +95,7 @@ impl Survivor {
         manifest(self.engine.volume())
     }
 
-    /// Checks that the volume can be worked with, and that what the cut left behind goes with the next commit.
+    /// Checks that the volume can be used, and that the next commit removes the leftovers of the cut.
     fn goes_on(self) -> Result<(), String> {
         let volume = self.engine.volume();
         let work = || {
@@ -111,7 +113,7 @@ impl Survivor {
     }
 }
 
-/// Cuts at every `step`-th state that the plan gives. Returns how many that were.
+/// Cuts at every `step`-th state of the plan. Returns the number of cuts.
 fn each_cut(
     recording: &Recording,
     plan: &CrashPlan,

@@ -1,4 +1,4 @@
-//! Work that goes in steps over several commits, or changes the form of what is on disk.
+//! Work in steps over several commits, or with changing forms on disk.
 
 use ubtrfs_engine::{Fallocate, FileId, NewInode, SetAttr, Volume};
 use ubtrfs_format::ids::RootId;
@@ -19,7 +19,7 @@ use crate::soak::count;
 const LIVE: &[u8] = b"live";
 const KEPT: &[u8] = b"kept";
 
-/// Creates a subvolume of many leaves, half of them shared with a snapshot.
+/// Creates a subvolume with many leaves, half of them shared with a snapshot.
 fn fill(volume: &Volume, files: u64) {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let id = volume
@@ -47,7 +47,7 @@ fn fill(volume: &Volume, files: u64) {
     volume.sync().unwrap();
 }
 
-/// Checks that the kernel goes on where the cut left the deletion.
+/// Checks that the kernel continues the interrupted deletion.
 fn kernel_goes_on(state: &CrashState) -> Result<(), Box<dyn std::error::Error>> {
     let scratch = Scratch::new()?;
     let file = scratch.path().join("image");
@@ -60,7 +60,7 @@ fn kernel_goes_on(state: &CrashState) -> Result<(), Box<dyn std::error::Error>> 
         .arg(mount.path())
         .status()?;
     assert!(done.success());
-    // A commit mends copies of the superblock.
+    // A commit repairs the superblock copies.
     std::fs::write(mount.path().join("after the cut"), [7; 10_000])?;
     mount.sync()?;
     mount.scrub()?;
@@ -127,7 +127,7 @@ fn subvolume_is_deleted_in_steps() {
     assert!(half > 3);
 }
 
-/// Returns how many bitmaps of free space there are.
+/// Returns the number of free-space bitmaps.
 fn bitmaps(volume: &Volume) -> usize {
     let tree = volume.tree(RootId::FREE_SPACE_TREE).unwrap();
     let mut cursor = tree.view.cursor();
@@ -144,7 +144,7 @@ fn bitmaps(volume: &Volume) -> usize {
 fn free_space_turns_to_bitmaps_and_back() {
     const TEST: &str = "cuts, bitmaps";
     const SECTOR: u64 = 4096;
-    /// More holes than a group may have as items.
+    /// More holes than a group may have as extent items.
     const SECTORS: u64 = 300;
     let seed = seed(TEST);
     let recorder = Recorder::new();
@@ -153,7 +153,7 @@ fn free_space_turns_to_bitmaps_and_back() {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let make = |name: &[u8]| volume.create(top, name, &NewInode::file(0o600)).unwrap();
     let (first, file) = (make(b"first"), make(b"file"));
-    // The group that mkfs makes is too small to turn back.
+    // The group created by mkfs is too small to turn back.
     let reserve = Fallocate::Reserve { keep_size: true };
     volume.fallocate(first, reserve, 0, 8 * MIB).unwrap();
     volume.sync().unwrap();

@@ -1,4 +1,4 @@
-//! Volumes that lack a valid free-space tree, and have no room for one.
+//! Volumes without a valid free-space tree, and without room for one.
 
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::objectid;
@@ -10,11 +10,11 @@ use super::*;
 
 const GIB: u64 = 1 << 30;
 const BYTES: u64 = 32 * GIB;
-/// The distance between extents. A block group then has almost as many free ranges as it may have without bitmaps.
+/// The distance between extents. It gives a block group almost the most free ranges without bitmaps.
 const EXTENT_EVERY: u64 = 3 * MIB / 4;
 
 impl Place {
-    /// Creates a place whose extents lie all over the devices, so that the free-space tree is large.
+    /// Creates a volume whose extents are spread over the devices, so that the free-space tree is large.
     fn spread_out() -> Place {
         const DATA: u64 = BYTES / 8 * 7;
         let device = new_device(BYTES, "^block-group-tree");
@@ -46,7 +46,7 @@ impl Place {
         place
     }
 
-    /// Opens the volume with other flags.
+    /// Reopens the volume with other flags.
     fn reopen(self, options: &OpenOptions, flags: impl FnOnce(CompatRo) -> CompatRo) -> Place {
         let Place { device, volume, .. } = self;
         volume.close().unwrap();
@@ -64,7 +64,8 @@ impl Place {
         }
     }
 
-    /// Opens the volume with a free-space tree that is not valid, for which there is no room, and changes what is free.
+    /// Reopens the volume with an invalid free-space tree and no room for a new one, and changes the free
+    /// space.
     fn reopen_without_tree(self) -> Place {
         let tree = self.volume.tree(RootId::FREE_SPACE_TREE).unwrap();
         let tree_bytes = tree.item().bytes_used.get();
@@ -92,7 +93,7 @@ impl Place {
         self.volume.sync().unwrap();
     }
 
-    /// Asserts that there is room, and that the next commit makes use of it.
+    /// Asserts that, with room, the next commit rebuilds the tree.
     fn assert_is_rebuilt(mut self) {
         self.give_back();
         assert!(self.touch(0));
@@ -114,7 +115,7 @@ fn full_volume_goes_on_without_a_free_space_tree() {
         .assert_is_rebuilt();
 }
 
-/// And it is wrong, but was called valid.
+/// The tree is also wrong, although marked as valid.
 #[test]
 fn full_volume_goes_on_without_a_free_space_tree_that_is_not_trusted() {
     let mut place = Place::spread_out().reopen_without_tree();
@@ -129,7 +130,7 @@ fn full_volume_goes_on_without_a_free_space_tree_that_is_not_trusted() {
     place.assert_is_rebuilt();
 }
 
-/// The headers of these caches name the numbers of subvolumes as their files.
+/// The headers of these caches contain subvolume ids as file numbers.
 #[test]
 fn only_items_of_files_go_with_caches_of_free_space() {
     let place = Place::new(100);

@@ -1,4 +1,4 @@
-//! Checksums as long as a digest: those of a large extent fill many leaves.
+//! Long checksums: for a large extent they fill many leaves.
 
 use ubtrfs_format::csum::CsumType;
 
@@ -15,7 +15,7 @@ fn device() -> Arc<MemDevice> {
     device_of(DEVICE_BYTES, options)
 }
 
-/// Returns whether it was done. False for want of space; no other error is allowed.
+/// Returns false on ENOSPC, and panics on any other error.
 fn was_done(result: Result<()>) -> bool {
     match result {
         Err(error) if error.is_no_space() => false,
@@ -60,7 +60,7 @@ fn sums_of_new_data_are_edits() {
     assert!(reserved >= entered, "{reserved}, {entered}");
 }
 
-/// Fills the buffer of a volume whose free space is in sectors, but for a run of `longest` bytes.
+/// Fills the buffer of a volume whose free space consists of single sectors and one run of `longest` bytes.
 fn writes_in_pieces(longest: u64) {
     let mut place = Place::empty(new_device(DEVICE_BYTES / 3, ""), 0);
     let volume = Arc::clone(&place.volume);
@@ -79,7 +79,7 @@ fn writes_in_pieces(longest: u64) {
         }
         !is_free
     });
-    // No whole sectors: each write waits in the buffer.
+    // Partial sectors, so that each write is buffered.
     let bytes = vec![7; MIB as usize - 1];
     let done = (0..200)
         .take_while(|number| was_done(volume.write(place.file, number * MIB, &bytes)))

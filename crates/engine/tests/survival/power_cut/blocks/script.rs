@@ -1,5 +1,5 @@
-//! Random operations that change the contents of files or their form on disk, with commits that leave buffered data
-//! behind.
+//! Random operations that change the contents of files or their form on disk, with commits that leave
+//! buffered data behind.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use ubtrfs_sim::record::Recorder;
 
 use super::versions::{Versions, grown, with_bytes};
 
-/// A file's number is its thread's in marks, as each may be synced alone.
+/// In marks, a file's number serves as the thread number, as each file may be synced alone.
 pub(super) const NAMES: [&[u8]; 5] = [b"in place", b"small", b"small as well", b"long", b"other"];
 /// The file without copy on write.
 pub(super) const IN_PLACE: usize = 0;
-/// The files that mostly have inline data.
+/// The files that usually have inline data.
 const SMALL: [usize; 2] = [1, 2];
 const SECTOR: u64 = 4096;
 /// No operation begins beyond this offset.
 const FILE_BYTES: u64 = 160_000;
-/// The largest part of the small files that an operation changes.
+/// The largest part of a small file that an operation changes.
 const SMALL_BYTES: u64 = 6_000;
 const LONG_BYTES: u64 = 60_000;
 
@@ -37,7 +37,7 @@ pub(super) struct Script<'a> {
     ops: usize,
 }
 
-/// Commits, and leaves buffered data where it is.
+/// Commits without writing back buffered data.
 pub(super) fn commit_without_data(volume: &Volume, name: &[u8]) {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     match volume.resolve(top, name) {
@@ -71,7 +71,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Does one operation, and mostly commits after it.
+    /// Runs one operation, usually followed by a commit.
     pub(super) fn step(&mut self) {
         self.ops += 1;
         for thread in 0..NAMES.len() as u8 {
@@ -106,7 +106,7 @@ impl<'a> Script<'a> {
         self.versions[file].latest().len() as u64
     }
 
-    /// Returns an offset in the file or a little beyond its end.
+    /// Returns an offset in the file or slightly beyond its end.
     fn offset(&mut self, file: usize) -> u64 {
         let size = self.size(file);
         let offset = match self.rng.below(4) {
@@ -123,7 +123,7 @@ impl<'a> Script<'a> {
             }
     }
 
-    /// Returns the source of a clone: mostly a small file, as these have inline data.
+    /// Returns the source of a clone: usually a small file, because it has inline data.
     fn any_source(&mut self) -> usize {
         if self.rng.one_in(3) {
             return self.any_file();
@@ -165,7 +165,7 @@ impl<'a> Script<'a> {
         self.versions[file].push(self.ops, made_by, contents);
     }
 
-    /// Adds the version with `bytes` at `offset`. An operation may first make the file reach to `offset`.
+    /// Adds the version with `bytes` at `offset`. An operation may first extend the file to `offset`.
     fn note_bytes(&mut self, file: usize, made_by: &str, offset: u64, bytes: &[u8]) {
         let before = Arc::clone(self.versions[file].latest());
         if offset as usize > before.len() {
@@ -175,7 +175,7 @@ impl<'a> Script<'a> {
         self.push(file, made_by, with_bytes(&before, offset as usize, bytes));
     }
 
-    /// Makes a file one that is short enough for inline data.
+    /// Makes a file short enough for inline data.
     fn make_small(&mut self) {
         let file = SMALL[self.rng.below(2) as usize];
         let len = 1 + self.rng.below(SECTOR);
@@ -263,7 +263,8 @@ impl<'a> Script<'a> {
         self.volume.fallocate(id, mode, offset, len).unwrap();
     }
 
-    /// Returns a part of a file in whole sectors, or one that ends with the file, or None if the file is empty.
+    /// Returns a range of a file in whole sectors, or one that ends with the file. Returns None if the file
+    /// is empty.
     fn part_to_share(&mut self, file: usize) -> Option<(u64, u64)> {
         let size = self.size(file);
         let from = if self.rng.one_in(2) {
@@ -319,7 +320,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Copies a part of a file by writing it, and then shares it.
+    /// Copies a range of a file by writing it, and then deduplicates it.
     fn dedupe(&mut self, dst: usize) {
         let src = self.any_source();
         let Some((from, len)) = self.part_to_share(src) else {
@@ -335,7 +336,7 @@ impl<'a> Script<'a> {
         }
         match self.volume.dedupe_range(src, from, len, dst, to) {
             Ok(_) => {}
-            // The source may have been overwritten by its own copy, so that its end is elsewhere.
+            // The copy may have overwritten its own source, which then ends elsewhere.
             Err(error) => assert!(cannot_share(&error), "{error}"),
         }
     }
@@ -385,7 +386,7 @@ fn is_small(file: usize) -> bool {
     SMALL.contains(&file)
 }
 
-/// Returns whether two places cannot share extents, by the kernel's rules.
+/// Returns whether two ranges cannot share extents, by the kernel's rules.
 fn cannot_share(error: &Error) -> bool {
     matches!(
         error,

@@ -1,12 +1,12 @@
-//! Versions of a file's contents, each with the number of the operation that made it.
+//! Versions of a file's contents, each with the number of the operation that wrote it.
 
 use std::sync::Arc;
 
 const BLOCK_BYTES: usize = 4096;
-/// The bytes that a device writes as a whole.
+/// The bytes that a device writes atomically.
 const SECTOR_BYTES: usize = 512;
 
-/// The contents of one file through a script, oldest first.
+/// The contents of one file during a script, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Versions(Vec<Version>);
 
@@ -23,7 +23,7 @@ struct Version {
 pub(super) enum Overwrite {
     /// In blocks of 4 KiB, which are old or new as a whole.
     Copied,
-    /// In sectors of 512 bytes. A truncation zeroes the rest of its last block before the size is durable.
+    /// In sectors of 512 bytes. A truncation zeroes the rest of the last block before the size is durable.
     InPlace,
 }
 
@@ -47,16 +47,16 @@ impl Versions {
         });
     }
 
-    /// Returns the versions that a volume may show on which the operations up to `at_least` are durable and those up to
-    /// `at_most` had begun.
+    /// Returns the versions that a volume may show if the operations up to `at_least` are durable and those
+    /// up to `at_most` had begun.
     fn between(&self, at_least: usize, at_most: usize) -> &[Version] {
         let begun_by = |most| self.0.partition_point(|version| version.ops <= most);
         let first = begun_by(at_least) - 1;
         &self.0[first..begun_by(at_most).max(first + 1)]
     }
 
-    /// Checks the size, and that each block is that of a version which reaches to the block's end in the file. The blocks
-    /// need not be of one version.
+    /// Checks the size, and that each block is from a version that extends to the block's end. Blocks may be
+    /// from different versions.
     pub(super) fn judge(
         &self,
         found: &[u8],
@@ -110,14 +110,14 @@ impl Version {
     }
 }
 
-/// Returns `contents` with `bytes` at `offset`; a gap before them reads as zeros.
+/// Returns `contents` with `bytes` at `offset`. A gap in between reads as zeros.
 pub(super) fn with_bytes(contents: &[u8], offset: usize, bytes: &[u8]) -> Vec<u8> {
     let mut contents = grown(contents, offset + bytes.len());
     contents[offset..offset + bytes.len()].copy_from_slice(bytes);
     contents
 }
 
-/// Returns `contents`, at least `size` bytes long.
+/// Returns `contents`, extended to at least `size` bytes.
 pub(super) fn grown(contents: &[u8], size: usize) -> Vec<u8> {
     let mut contents = contents.to_vec();
     contents.resize(contents.len().max(size), 0);
