@@ -1,15 +1,16 @@
 //! The `ubtrfs` command: btrfs images and devices from the command line.
 //!
 //! Called through a link named `btrfs`, `mkfs.btrfs` or `fsck.btrfs` it acts as that command. Links named
-//! `mount.fuse.ubtrfs` and the like make it the helper of mount(8) and umount(8).
+//! `mount.fuse.ubtrfs` and the like make it a helper of mount(8) and umount(8).
 //!
 //! Exit codes:
 //! - 0: success
-//! - 1: any error, usage errors as well
-//! - 64: `device stats --check` finds that errors were counted
-//! - 141: the reader of standard output went away, as for a program that SIGPIPE ends
+//! - 1: any error, including usage errors
+//! - 64: `device stats --check` found counted errors
+//! - 141: the reader of standard output went away, as if SIGPIPE had ended the program
 //!
-//! Here: the start of the program. The command line is defined in `invocation`, each command in a file in `command`.
+//! Here: the start of the program. The command line is defined in `invocation`, each command in a file in
+//! `command`.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -39,7 +40,7 @@ use crate::volume_access::control::Outcome;
 use crate::volume_access::location::LocationParser;
 use crate::volume_access::{control, held, ioctls};
 
-/// Changes in memory are many small allocations, made in one thread and freed in another.
+/// Changes in memory are many small allocations, which are often freed by another thread.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -116,7 +117,7 @@ fn failure(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs a command by ioctls, on paths in a mount without a server that runs it.
+/// Runs a command through ioctls, on paths in a mount without a server for commands.
 fn run_by_ioctls(command: clap::Command, args: &[OsString], refusal: anyhow::Error) -> ExitCode {
     let command = LocationParser::Written.put_into(command);
     let parsed = command.try_get_matches_from(args);
@@ -156,8 +157,8 @@ fn run(cli: &Cli, command: impl FnOnce(&mut Console) -> anyhow::Result<()>) -> E
     }
 }
 
-/// Prints a message of the parser. Help and version go to standard output and are no error; the rest is, with the exit
-/// code of any error.
+/// Prints a message of the parser. Help and version go to standard output and are not errors. Everything else
+/// is an error, with the usual exit code.
 fn usage(mut error: clap::Error) -> ExitCode {
     if !error.use_stderr() {
         return match error.print() {
@@ -165,7 +166,7 @@ fn usage(mut error: clap::Error) -> ExitCode {
             Err(error) => console::exit_code_of_write(&error),
         };
     }
-    // It was meant for help, and for no operand of that name.
+    // `-h` was meant as help, not as an operand with that name.
     if error.get(ContextKind::InvalidArg) == Some(&ContextValue::String("-h".into())) {
         error.remove(ContextKind::Suggested);
     }

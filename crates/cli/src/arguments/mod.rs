@@ -1,4 +1,4 @@
-//! Parts of the command line that are the same for many commands.
+//! Parts of the command line that many commands share.
 
 pub(crate) mod mode_change;
 pub(crate) mod option_order;

@@ -1,4 +1,4 @@
-//! Modes as chmod(1) takes them: octal numbers, and clauses such as `u+x,go-w`.
+//! Modes as in chmod(1): octal numbers, and clauses such as `u+x,go-w`.
 
 use std::str::FromStr;
 
@@ -26,7 +26,7 @@ enum Operator {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Value {
     Bits(u32),
-    /// Those bits, and execution for directories and for files that some user may execute.
+    /// These bits, and execution for directories and for files that some user may execute.
     MaybeExecute(u32),
     /// The permissions of these users.
     CopyOf(u32),
@@ -35,10 +35,10 @@ enum Value {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Step {
     operator: Operator,
-    /// The bits of the users that are named; none: all users', less the umask.
+    /// The bits of the named users. If none is named, the bits of all users without the umask.
     affected: u32,
     value: Value,
-    /// Bits that were named, which for directories decides whether set-id bits are changed.
+    /// The bits that were named. For directories they determine whether set-id bits change.
     mentioned: u32,
 }
 
@@ -76,7 +76,7 @@ impl ModeChange {
     }
 }
 
-/// Copies the permissions of one kind of user to all kinds.
+/// Copies the permissions of any class of users to all classes.
 fn spread(bits: u32) -> u32 {
     let may = (bits | bits >> 3 | bits >> 6) & 7;
     may << 6 | may << 3 | may
@@ -103,7 +103,7 @@ fn octal(text: &str) -> Option<Step> {
         operator: Operator::Set,
         affected: ALL,
         value: Value::Bits(bits),
-        // A number of five digits names the set-id bits.
+        // A number of five digits includes the set-id bits.
         mentioned: match text.len() {
             0..5 => bits & SET_IDS | !SET_IDS,
             _ => ALL,

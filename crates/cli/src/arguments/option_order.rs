@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use clap::{Arg, ArgAction};
 
-/// Puts the options of a command before its operands, if several operands and one more may be given. Otherwise the
-/// parser takes operands after an option for operands too many. Names of commands begin at `start`.
+/// Moves the options of a command before its operands, if it takes several operands and one more. The parser
+/// would otherwise count operands after an option as too many. Command names begin at `start`.
 pub(crate) fn options_first(
     command: &clap::Command,
     args: Vec<OsString>,
@@ -49,7 +49,7 @@ fn is_option(arg: &OsStr) -> bool {
     arg.len() > 1 && arg.as_bytes().starts_with(b"-")
 }
 
-/// Returns the subcommand that a name means. The name may be shortened.
+/// Returns the subcommand with this name, which may be abbreviated.
 fn subcommand_like<'a>(command: &'a clap::Command, name: &OsStr) -> Option<&'a clap::Command> {
     let name = name.to_str()?;
     let mut like = command
@@ -88,6 +88,6 @@ fn takes_next(commands: &[&clap::Command], option: Option<&OsString>) -> bool {
     let valued = letters
         .char_indices()
         .find(|(_, letter)| of(*letter).is_some_and(has_value));
-    // The text behind the letter is its value already.
+    // Otherwise the text after the letter is already its value.
     valued.is_some_and(|(at, letter)| at + letter.len_utf8() == letters.len())
 }

@@ -1,4 +1,4 @@
-//! The id of a quota group, as users write it: LEVEL/ID.
+//! The id of a quota group in the notation LEVEL/ID.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! The options -v and -q, which every command takes after its name unless it gives the letter a meaning of its own.
+//! The options -v and -q, which every command accepts after its name unless it defines the letter itself.
 
 use clap::{Arg, ArgAction, ArgMatches};
 
@@ -6,7 +6,7 @@ const VERBOSE: &str = "verbose_after";
 const QUIET: &str = "quiet_after";
 const HEADING: &str = "Global options";
 
-/// Has every command take -v and -q after its name.
+/// Adds -v and -q to every command.
 pub(crate) fn with_verbosity(command: clap::Command) -> clap::Command {
     if command.has_subcommands() {
         return command.mut_subcommands(with_verbosity);
@@ -21,7 +21,7 @@ pub(crate) fn with_verbosity(command: clap::Command) -> clap::Command {
     with_flag(command, quiet, 'q', "quiet")
 }
 
-/// Adds a flag by those of its names that the command has not.
+/// Adds a flag under those of its names that the command does not use.
 fn with_flag(command: clap::Command, flag: Arg, short: char, long: &'static str) -> clap::Command {
     let has_short = command
         .get_arguments()
@@ -37,7 +37,7 @@ fn with_flag(command: clap::Command, flag: Arg, short: char, long: &'static str)
     command.arg(flag.help_heading(HEADING))
 }
 
-/// How much a command shall say.
+/// The amount of output.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Verbosity {
     pub(crate) verbose: u8,
@@ -45,12 +45,12 @@ pub(crate) struct Verbosity {
 }
 
 impl Verbosity {
-    /// Reads what stands after the name of the command.
+    /// Reads the options after the name of the command.
     pub(crate) fn after(mut matches: &ArgMatches) -> Verbosity {
         while let Some((_, below)) = matches.subcommand() {
             matches = below;
         }
-        // A command that has an option of the name does not have ours.
+        // A command that defines an option with the same name does not have ours.
         let count = |id| matches.try_get_one::<u8>(id).ok().flatten().copied();
         let is_set = |id| matches.try_get_one::<bool>(id).ok().flatten().copied();
         Verbosity {

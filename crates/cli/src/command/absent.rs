@@ -1,10 +1,11 @@
-//! Commands of btrfs-progs that ubtrfs does not have. The error says so, instead of calling it unknown.
+//! Commands of btrfs-progs that ubtrfs lacks. The error names this as the reason, instead of an unknown
+//! command.
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Groups (the first: no group) with the commands that are missing in them.
+/// Groups with their missing commands. The first entry is for commands outside a group.
 const ABSENT: [(&str, &[&str]); 5] = [
     (
         "",
@@ -41,7 +42,7 @@ pub(crate) fn is_absent(group: &str, name: &str) -> bool {
     absent_in(group).contains(&name)
 }
 
-/// Adds to the help texts which commands are absent.
+/// Adds the missing commands to the help texts.
 pub(crate) fn with_note(command: clap::Command) -> clap::Command {
     let note = |command: clap::Command, group: &str| match absent_in(group) {
         [] => command,
@@ -57,8 +58,8 @@ pub(crate) fn with_note(command: clap::Command) -> clap::Command {
     })
 }
 
-/// Returns the absent command that a command line of `command` names, if that is why it could not be parsed. Names may
-/// be shortened.
+/// Returns the missing command that a command line of `command` names, if that is why parsing failed. Names
+/// may be abbreviated.
 pub(crate) fn named(
     command: &clap::Command,
     args: &[OsString],
@@ -70,7 +71,7 @@ pub(crate) fn named(
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
-    // The word that was parsed before it was no group, or the one that it was looked for in.
+    // The word parsed before it is not a group, or it is the group that lacks the command.
     let before = args.iter().take_while(|arg| *arg != unknown.as_str());
     let group = before
         .filter_map(|arg| arg.to_str().filter(|arg| !arg.is_empty()))
@@ -88,7 +89,7 @@ pub(crate) fn named(
     }
 }
 
-/// Returns the message about an absent command.
+/// Returns the message for a missing command.
 pub(crate) fn refusal(name: &str) -> String {
     format!("'{name}' is not supported by ubtrfs")
 }

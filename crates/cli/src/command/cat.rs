@@ -34,7 +34,7 @@ impl Cat {
 
     fn write(&self, location: &Location, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(location)?;
-        // As cat(1), follow a link at the end.
+        // Follow a link at the end, as in cat(1).
         let file = opened.files.open_file(location.path_within());
         let mut file = file
             .reason()

@@ -1,7 +1,7 @@
-//! `ubtrfs check`: whether a volume is consistent. Reads only.
+//! `ubtrfs check`: checks the consistency of a volume. Reads only.
 //!
-//! A finding goes to standard output, the phases to standard error, as in btrfs-progs. Exit code 1 if
-//! there is an error; warnings and notes alone are none.
+//! As in btrfs-progs, findings go to standard output and the phases to standard error. Exit code 1 means an
+//! error. Warnings and notes do not count as errors.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -24,7 +24,7 @@ use crate::volume_access::held;
 use crate::volume_access::location::DeviceOptions;
 use crate::volume_access::reason::Reasoned;
 
-/// With less, caches hold too few blocks to be worth it.
+/// With less memory, the caches hold too few blocks to be useful.
 const LEAST_MEMORY_MIB: u64 = 16;
 const PROGRESS: &str = "{spinner} [{elapsed_precise}] {wide_msg}";
 
@@ -149,7 +149,7 @@ impl Check {
         Ok(())
     }
 
-    /// Refuses options of btrfs-progs that mean more than looking, or that ask for an examination that is not made.
+    /// Refuses options of btrfs-progs that write, or that request a check which does not exist.
     fn refuse_unsupported(&self) -> anyhow::Result<()> {
         const NO_REPAIR: &str = "ubtrfs only finds faults";
         let refused = [
@@ -222,8 +222,8 @@ impl Check {
     }
 }
 
-/// Returns whether an image with this holder counts as mounted. An image that is only attached to a loop device may be
-/// checked.
+/// Returns whether an image with this holder counts as mounted. An image that is only attached to a loop
+/// device may be checked.
 fn is_mounted(holder: &Holder) -> bool {
     let Holder::Loop(name) = holder else {
         return true;
@@ -237,14 +237,14 @@ fn is_mounted(holder: &Holder) -> bool {
         .any(|source| Path::new(source) == device)
 }
 
-/// The progress that was shown last.
+/// The progress last displayed.
 struct Shown {
-    /// Counts as well, where no person watches.
+    /// Whether to print counts too, as without a terminal.
     with_counts: bool,
     last: Option<(CheckProgress, Instant)>,
 }
 
-/// Between two lines of one phase.
+/// The time between two progress lines of one phase.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Shown {
@@ -281,7 +281,7 @@ impl Shown {
         self.last = Some((*progress, at));
     }
 
-    /// Says how far the last phase came.
+    /// Prints the final counts of the last phase.
     fn end(&mut self, console: &Console) {
         if let Some((last, _)) = self.last.take()
             && self.with_counts

@@ -30,7 +30,7 @@ pub(crate) struct Chown {
     volume: VolumeOptions,
 }
 
-/// An owner as an argument; None leaves what is there.
+/// An owner as an argument. None keeps the current one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ownership {
     pub(crate) uid: Option<u32>,

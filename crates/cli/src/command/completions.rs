@@ -1,7 +1,7 @@
-//! `ubtrfs completions`: a shell's completions, made from the command line's definition.
+//! `ubtrfs completions`: shell completions, generated from the command line's definition.
 //!
-//! The words after `mount -o` form a list with commas, which the generators do not know of. They are given a mark in the
-//! place of a value. Code that completes a list then replaces the mark.
+//! The generators do not support the comma-separated list after `mount -o`. They get a marker in place of a
+//! value. Code that completes a list then replaces the marker.
 
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
@@ -16,10 +16,10 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-/// The text that the generators are given as the only value of `-o`.
+/// The marker, which the generators get as the only value of `-o`.
 const MARK: &str = "ubtrfs-mount-options";
 
-/// Mount options that a user may want to write; those with a value end with "=".
+/// Mount options to complete. Those with a value end with "=".
 const MOUNT_OPTIONS: &[&str] = &[
     "acl",
     "allow_other",
@@ -133,10 +133,10 @@ fn with_mount_options(shell: Shell, script: &str) -> String {
     }
 }
 
-/// The first lines of the function, before it looks at other words.
+/// The first lines of the function, before it processes other words.
 const BASH_BEGIN: &str = "    _ubtrfs_in_image \"$1\" && return 0\n";
 
-/// Readline may split the words of a line at colons: `IMAGE:/PATH` is read from the line itself.
+/// Readline may split words at colons, so `IMAGE:/PATH` is taken from the whole line.
 const BASH_FUNCTION: &str = r#"_ubtrfs_in_image() {
     local line="${COMP_LINE:0:COMP_POINT}" word image dir name shown before=""
     word="${line##*[[:space:]]}"

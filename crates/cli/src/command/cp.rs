@@ -1,4 +1,4 @@
-//! `ubtrfs cp`: files copied out of volumes, into them, within one and from one to another, as cp(1) copies.
+//! `ubtrfs cp`: copies files out of volumes, into them, within and between them, like cp(1).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,7 +24,7 @@ use crate::volume_access::place;
 use crate::volume_access::reason::{Reason, Reasoned};
 use crate::volume_access::stream_output;
 
-/// Bytes of standard input that are written at a time.
+/// Bytes of standard input per write.
 const INPUT_BYTES: usize = 1 << 20;
 
 /// Copy files out of a volume, into one, or within
@@ -135,7 +135,7 @@ impl Cp {
         TransferConsole { console, verbose }.copying()
     }
 
-    /// Returns whether a link that is named itself stands for the file that it leads to: without -a, as for cp(1).
+    /// Returns whether a link given as a source is followed: as in cp(1), unless -a is given.
     fn follows(&self) -> bool {
         !self.archive
     }
@@ -147,7 +147,7 @@ impl Cp {
         Ok(())
     }
 
-    /// Finds the file that a source in a volume names.
+    /// Looks up the file of a source in a volume.
     fn find(&self, files: &Subvolume, source: &Location) -> anyhow::Result<Metadata> {
         let path = source.path_within();
         let found = match self.follows() {
@@ -158,7 +158,7 @@ impl Cp {
         let file = found.reason().with_context(refused)?;
         self.check_dir(file.is_dir(), source)?;
         if file.is_file() {
-            // Before the destination loses what it has.
+            // Check this before the destination is truncated.
             let checked = limits::check_file_size(file.len());
             checked.map_err(|limit| anyhow!("cannot copy '{source}': it claims {limit}"))?;
         }
@@ -172,7 +172,7 @@ impl Cp {
             bail!("'{}' is not a directory", shown(destination));
         }
         if !is_output && self.sources.iter().all(|source| !source.is_in_volume()) {
-            // A path in it is meant.
+            // Probably a path in that volume was meant.
             stream_output::refuse_volume_at(destination)?;
         }
         for source in &self.sources {
@@ -224,8 +224,8 @@ impl Cp {
         Ok(copied.reason()?)
     }
 
-    /// Opens what the destination names to be overwritten, links followed: standard output, or something that exists
-    /// and is neither replaced nor copied into.
+    /// Opens the named destination for overwriting, following links: standard output, or an existing file
+    /// that is neither replaced nor a directory to copy into.
     fn open_named(
         &self,
         kind: FileType,
@@ -330,27 +330,27 @@ impl Cp {
         let (from, to) = (source.path_within(), &goes.path);
         let copied = files.copy_tree_to(from, &goal.target.files, to, &options, &mut observer);
         copied.reason().map_err(|error| match error.errno() {
-            // Mostly a copy onto itself or into itself, for which the library names no path.
+            // Usually a copy onto or into itself, for which the library's error has no path.
             Errno::INVAL => anyhow::Error::from(error).context(format!("cannot copy '{source}'")),
             _ => error.into(),
         })
     }
 }
 
-/// Where in a volume copies go.
+/// The destination of copies in a volume.
 struct Goal<'a> {
     target: &'a Target,
     destination: &'a Location,
-    /// The destination is a directory.
+    /// Whether the destination is a directory.
     into: bool,
 }
 
-/// Where one copy goes.
+/// The destination of one copy.
 struct Goes {
     path: PathBuf,
     /// The path for messages.
     shown: Vec<u8>,
-    /// The entries of the source go into the directory.
+    /// Whether the contents of the source go into the directory.
     contents: bool,
 }
 
@@ -363,7 +363,8 @@ impl Goes {
 }
 
 impl Goal<'_> {
-    /// Returns where a source goes. `name` is the source's own; no name asks for its contents.
+    /// Returns the destination of a source. `name` is the name of the source. Without a name, its contents
+    /// are copied.
     fn place(&self, is_dir: bool, is_file: bool, name: Option<&[u8]>) -> anyhow::Result<Goes> {
         let destination = self.destination;
         let (path, shown) = match name.map(OsStr::from_bytes) {
@@ -396,7 +397,7 @@ impl Goal<'_> {
         })
     }
 
-    /// Returns where a regular file goes that the path is for: where a link of this name leads.
+    /// Returns the path for a regular file: the target, if a link has this name.
     fn through_link(&self, path: PathBuf) -> anyhow::Result<PathBuf> {
         let files = &self.target.files;
         let refused = || format!("cannot write '{}'", self.destination);
@@ -417,7 +418,7 @@ impl Goal<'_> {
         }
     }
 
-    /// Writes what standard input gives, over the contents of a file that exists.
+    /// Writes standard input, over the contents of an existing file.
     fn write_input(&self) -> anyhow::Result<()> {
         let refused = || format!("cannot write '{}'", self.destination);
         if self.destination.session().is_some() {
@@ -484,13 +485,13 @@ fn make_directory(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Says why there is no directory to copy into.
+/// Returns the error of a directory that cannot be copied into.
 fn check_directory(path: &Path) -> anyhow::Result<()> {
     let opened = std::fs::read_dir(path).map(|_| ());
     opened.with_context(|| format!("cannot open directory '{}'", shown(path)))
 }
 
-/// Returns the directory in which a new name is made.
+/// Returns the directory for a new name.
 fn directory_of(path: &Path) -> anyhow::Result<&Path> {
     if path.file_name().is_none() {
         bail!("'{}' is not the name of a file", shown(path));
@@ -502,13 +503,13 @@ fn directory_of(path: &Path) -> anyhow::Result<&Path> {
     })
 }
 
-/// Raises the limit of open files to as many as the system allows. A directory is open for each level of the copy.
+/// Raises the limit of open files to the system's maximum, as each level of a copy has an open directory.
 fn raise_open_files() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // The limit that was allowed before is enough for all but very deep trees.
+    // The old limit suffices except for very deep trees.
     let _ = rustix::process::setrlimit(Resource::Nofile, raised);
 }

@@ -1,4 +1,4 @@
-//! `ubtrfs export --tar`: a directory or file as a tar archive on standard output.
+//! `ubtrfs export --tar`: writes a directory or file as a tar archive to standard output.
 
 use std::io::IsTerminal;
 

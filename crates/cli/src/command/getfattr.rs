@@ -1,4 +1,4 @@
-//! `ubtrfs getfattr`: extended attributes shown.
+//! `ubtrfs getfattr`: displays extended attributes.
 
 use std::ffi::OsString;
 use std::io::Write;

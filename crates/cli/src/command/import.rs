@@ -1,4 +1,4 @@
-//! `ubtrfs import`: an archive unpacked into a directory of a volume.
+//! `ubtrfs import`: unpacks an archive into a directory of a volume.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -65,7 +65,7 @@ impl Import {
             let error = anyhow::Error::from(error).context(format!("cannot unpack '{shown}'"));
             console.failed(&error);
         }
-        // Each file that was unpacked before an error stays.
+        // Files unpacked before an error are kept.
         changes.commit()
     }
 

@@ -56,7 +56,7 @@ impl Ln {
         changes.commit()
     }
 
-    /// Refuses a symbolic link to `IMAGE:/PATH` in the same image: within it nothing has that name.
+    /// Refuses a symbolic link to `IMAGE:/PATH` in the same image: nothing within it has that name.
     fn must_be_text(&self, to: &OsString) -> anyhow::Result<()> {
         let location = Location::parse(to);
         let is_alone = location.image.as_os_str() == to;
@@ -112,8 +112,8 @@ impl Ln {
         linked.reason().with_context(refused)
     }
 
-    /// Returns the text of a symbolic link. `IMAGE:/PATH` of the same volume is a path in it, which nothing else would
-    /// follow.
+    /// Returns the text of a symbolic link. `IMAGE:/PATH` in the same volume becomes a path within it, as
+    /// nothing else could follow the link.
     fn text_of(&self, changes: &Changes<'_>, to: &OsString) -> OsString {
         let location = Location::parse(to);
         let is_split = location.image.as_os_str() != to;
@@ -123,7 +123,7 @@ impl Ln {
         }
     }
 
-    /// Returns the file that a hard link is to name.
+    /// Returns the target of a hard link.
     fn existing(
         &self,
         changes: &Changes<'_>,

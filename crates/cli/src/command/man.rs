@@ -1,4 +1,4 @@
-//! `ubtrfs man`: the manual pages, made from the command line's definition.
+//! `ubtrfs man`: the manual pages, generated from the command line's definition.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,8 @@ impl Man {
     }
 }
 
-/// Gives a command and those in it a synopsis that names the values of options, which the generator leaves out.
+/// Adds a synopsis with the value names of options to a command and its subcommands, as the generator omits
+/// them.
 fn with_synopsis(command: Command, path: &str) -> Command {
     let usage = synopsis(&command, path);
     let path = path.to_owned();
@@ -64,7 +65,7 @@ fn option(arg: &Arg) -> String {
     match (value.as_str(), arg.is_require_equals_set()) {
         ("", _) if matches!(arg.get_action(), ArgAction::Count) => format!("{names}..."),
         ("", _) => names,
-        // All that need the sign can do without a value.
+        // Options that require the equals sign have an optional value.
         (value, true) => format!("{names}[={value}]"),
         (value, false) => format!("{names} {value}"),
     }

@@ -34,7 +34,7 @@ pub(crate) struct Mkdir {
 
 /// The mode of a new directory before the umask.
 const EVERYTHING: u32 = 0o777;
-/// Permissions that parent directories always get, so that entries can be made in them.
+/// Permissions of parent directories regardless of the umask, so that entries can be created in them.
 const FOR_OWNER: u32 = 0o300;
 
 impl Mkdir {
@@ -56,7 +56,7 @@ impl Mkdir {
             .with_context(|| format!("cannot make directory '{location}'"))
     }
 
-    /// Makes the directory that was named, whose mode may be given.
+    /// Creates the named directory, perhaps with a given mode.
     fn make_last(&self, files: &Subvolume, path: &Path) -> Result<(), Reason> {
         let umask = umask();
         make_directory(files, path, umask)?;
@@ -74,7 +74,7 @@ impl Mkdir {
             .with_context(|| format!("cannot make directory '{location}'"))
     }
 
-    /// Goes through the directories of a path one by one, and makes those that are missing.
+    /// Walks along a path and creates the missing directories.
     fn make_missing(&self, files: &Subvolume, path: &[u8]) -> Result<(), PlaceError> {
         let umask = umask() & !FOR_OWNER;
         let names = path.split(|&byte| byte == b'/');
@@ -85,7 +85,7 @@ impl Mkdir {
             match files.metadata(&at).reason() {
                 Ok(found) if found.is_dir() => {}
                 Ok(_) => return Err(PlaceError::NotADirectory),
-                // A link that leads nowhere is left.
+                // A dangling link is an error.
                 Err(error) if !error.is_missing() || files.symlink_metadata(&at).is_ok() => {
                     return Err(error.into());
                 }

@@ -1,6 +1,6 @@
-//! The commands: a file each, a folder for each group.
+//! The commands: one file per command, one folder per group.
 //!
-//! A command is a struct of options, whose doc comment is its help, with a `run`.
+//! A command is a struct of options with a `run` method. Its doc comment is its help text.
 
 pub(crate) mod absent;
 mod cat;
@@ -83,7 +83,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Returns whether there is a listing of it in JSON. A shell hands the format on.
+    /// Returns whether it supports JSON. A shell passes the format on.
     pub(crate) fn knows_json(&self) -> bool {
         match self {
             Command::Check(_)
@@ -101,17 +101,17 @@ impl Command {
         }
     }
 
-    /// Returns whether it can print what Prometheus reads.
+    /// Returns whether it supports the Prometheus format.
     pub(crate) fn knows_prometheus(&self) -> bool {
         matches!(self, Command::Filesystem(group) if group.knows_prometheus())
     }
 
-    /// Returns whether it can show what it would do.
+    /// Returns whether it supports a dry run.
     pub(crate) fn knows_dry_run(&self) -> bool {
         matches!(self, Command::Subvolume(group) if group.knows_dry_run())
     }
 
-    /// Returns the command as one that works by ioctls on a path in a mount; None for all others.
+    /// Returns the command if it can work through ioctls on a path in a mount.
     pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
         match self {
             Command::Device(group) => group.by_ioctls(),
@@ -125,7 +125,7 @@ impl Command {
         }
     }
 
-    /// Refuses a format that there is no listing in.
+    /// Refuses an output format that the command does not support.
     pub(crate) fn check_format(&self, format: Format) -> anyhow::Result<()> {
         match format {
             Format::Text => Ok(()),

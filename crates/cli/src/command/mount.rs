@@ -1,7 +1,7 @@
 //! `ubtrfs mount`: a volume as a directory, served by this program until it is unmounted.
 //!
 //! Without `-f` the command runs itself again to serve the mount (see `ubtrfs_fuse::mount::launch`), and
-//! returns when the mount can be used. The second run finds a variable in its environment.
+//! returns when the mount can be used. An environment variable identifies the second run.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -28,9 +28,9 @@ use crate::volume_access::held;
 use crate::volume_access::location::DeviceOptions;
 use crate::volume_access::stream_output;
 
-/// Tells the second run that it is one.
+/// Set in the environment of the second run.
 const SERVE: &str = "UBTRFS_SERVE_MOUNT";
-/// This very program, even if its file was replaced meanwhile.
+/// This program, even if its file was replaced since.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Mount a volume on a directory without the kernel's btrfs
@@ -156,8 +156,8 @@ impl Mount {
             }
         }
         if remount.is_read_only() {
-            // The kernel tells a plain mount nothing of it. The data that was written is to be durable, and nothing
-            // more written.
+            // The kernel does not report this to a plain mount. All written data must become durable, and
+            // nothing may be written afterwards.
             let mut sync = process::Command::new(THIS_PROGRAM);
             sync.args(["filesystem", "sync"]).arg(&mountpoint);
             let synced = sync.status().context("cannot run this program")?;
@@ -199,7 +199,7 @@ impl Mount {
                 tracing::debug!(pid, "serving");
                 Ok(())
             }
-            // It has said why.
+            // The process has printed its reason.
             Launched::Failed(status) if status.code().is_some() => {
                 console.error_was_reported();
                 Ok(())
@@ -232,9 +232,9 @@ impl Mount {
             Some(name) => OsString::from_vec(name.clone()).into(),
             None => image.clone(),
         };
-        // The kernel clears a huge page in one go, for half a millisecond or more, while a request waits.
+        // The kernel clears a huge page at once, which delays a request by half a millisecond or more.
         let _ = rustix::thread::disable_transparent_huge_pages(true);
-        // Before the image is opened, which a loop device of such a mount would keep in use.
+        // Before the image is opened: the loop device of a dead mount would keep it in use.
         mount::clear_dead(mountpoint)?;
         warn_of_little_memory(options);
         let volume = self.open(&image, options)?;
@@ -245,14 +245,14 @@ impl Mount {
         listen(volume, options, &leavers, &mut session, program);
         tracing::info!(on = %session.mountpoint().display(), "mounted");
         if let Some(readiness) = readiness {
-            // When the command is not there any more to hear it, dropping the session unmounts.
+            // If the command has ended, dropping the session unmounts.
             readiness
                 .announce()
                 .context("the command that was to mount has ended")?;
             leave_stderr(options);
         }
         if let Some(reason) = session.fallback() {
-            // A user who mounts each day would read it each day.
+            // On standard error it is no warning: a user who mounts every day would see it every day.
             match log::is_on_stderr() {
                 true => tracing::info!("requests come through /dev/fuse: {reason}"),
                 false => tracing::warn!("requests come through /dev/fuse: {reason}"),
@@ -265,12 +265,12 @@ impl Mount {
                 leavers.report_failure();
             }
         }
-        // The end of the process ends their connections.
+        // The end of the process closes their connections.
         std::mem::forget(leavers);
         Ok(ended?)
     }
 
-    /// Opens the volume for writing, unless that is not wanted or its source is write-protected.
+    /// Opens the volume for writing, unless read-only is requested or its source is write-protected.
     fn open(&self, image: &Path, options: &Options) -> anyhow::Result<Arc<Volume>> {
         let mut paths = vec![image.to_owned()];
         paths.extend_from_slice(&options.devices);
@@ -329,8 +329,8 @@ fn is_write_protected(error: &anyhow::Error) -> bool {
     engine.is_some_and(ubtrfs_engine::Error::is_write_protected)
 }
 
-/// Adds how to mount it to the news that a volume cannot be written. It is not done unasked: what the log holds was
-/// synced, and would seem lost.
+/// Adds the ways to mount a volume whose log cannot be replayed. Neither is done automatically, because
+/// synced data in the log would seem lost.
 fn name_the_way_to_read(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
         Some(engine) if ubtrfs_engine::Error::is_of_log(engine) => anyhow::anyhow!(
@@ -344,7 +344,7 @@ fn name_the_way_to_read(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Adds where it is mounted to the news that another process has the volume.
+/// Adds the mount point to the error that another process uses the volume.
 fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
     let Some(ubtrfs_engine::Error::Device(DeviceError::InUse { path, holder })) =
         error.downcast_ref()
@@ -357,7 +357,7 @@ fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
             let mountpoint = mountpoint.display();
             anyhow::anyhow!("{shown} already mounted on {mountpoint} (process {pid})")
         }),
-        // No process has its lock.
+        // No process has locked it.
         Holder::Loop(device) => mount::mountpoint_of(Path::new(device)).map(|mountpoint| {
             let mountpoint = mountpoint.display();
             anyhow::anyhow!(
@@ -369,7 +369,7 @@ fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
     named.unwrap_or(error)
 }
 
-/// Logs go where the options say, from the beginning.
+/// Starts logging to the place from the options.
 fn start_log(options: &Options) -> anyhow::Result<()> {
     if let Some(level) = &options.log_level {
         let Ok(level) = LogLevel::from_str(level, true) else {
@@ -391,8 +391,8 @@ fn start_log(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Redirects the log of a server in the background to the system's logger, unless a place was given. Such a server has
-/// no standard error.
+/// Redirects the log of a background server to syslog, unless a place was given. Such a server has no
+/// standard error.
 fn leave_stderr(options: &Options) {
     if options.log.is_none()
         && let Ok(syslog) = log::Place::syslog()
@@ -401,7 +401,7 @@ fn leave_stderr(options: &Options) {
     }
 }
 
-/// Has commands on paths in the mount be served; the mount is as good without.
+/// Serves commands on paths in the mount. The mount works without this too.
 fn listen(
     volume: Arc<Volume>,
     options: &Options,

@@ -1,4 +1,4 @@
-//! `ubtrfs mv`: names moved within a volume.
+//! `ubtrfs mv`: renames files within a volume.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -90,7 +90,7 @@ impl Mv {
         let moved = match (self.exchange, self.no_clobber) {
             (true, _) => files.rename_exchange(&from.path, &to.path),
             (_, true) => files.rename_no_replace(&from.path, &to.path),
-            // rename(2) leaves both names of one file, and mv(1) one.
+            // rename(2) keeps both names of the same file, but mv(1) keeps one.
             _ if to.is(&moved) && !moved.is_dir() => files.remove_file(&from.path),
             _ => files.rename(&from.path, &to.path),
         };
@@ -103,7 +103,7 @@ impl Mv {
         }
     }
 
-    /// Copies a file, with its data shared, and removes it: a name cannot move into another subvolume.
+    /// Copies a file with shared data, and removes the source: a rename cannot cross subvolumes.
     fn copy_and_remove(
         &self,
         target: &Target,
@@ -115,7 +115,7 @@ impl Mv {
             if self.no_clobber {
                 return Ok(());
             }
-            // As a move does, an empty directory is replaced, a full one refused.
+            // As in a rename, an empty directory is replaced and a full one is refused.
             if existing.is_dir() {
                 target.files.remove_dir(&to.path).reason()?;
             }

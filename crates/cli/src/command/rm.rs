@@ -1,4 +1,4 @@
-//! `ubtrfs rm`: files removed, and directories with all below.
+//! `ubtrfs rm`: removes files, and directories with their contents.
 
 use anyhow::{Context, bail};
 use ubtrfs::RemoveOptions;
@@ -69,7 +69,7 @@ impl Rm {
         if file.is_dir() && !self.recursive {
             let removed = match self.dir {
                 true => files.remove_dir(&named.path),
-                // A directory is refused.
+                // Fails for a directory.
                 false => files.remove_file(&named.path),
             };
             return removed.reason().with_context(refused);

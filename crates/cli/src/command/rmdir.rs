@@ -1,4 +1,4 @@
-//! `ubtrfs rmdir`: empty directories removed.
+//! `ubtrfs rmdir`: removes empty directories.
 
 use anyhow::Context;
 use rustix::io::Errno;
@@ -46,7 +46,7 @@ impl Rmdir {
         )
     }
 
-    /// Removes a directory. Returns false if it is not empty, and that is no error.
+    /// Removes a directory. Returns false if it is not empty and that is not an error.
     fn remove(&self, target: &Target, location: &Location) -> anyhow::Result<bool> {
         let named = target.named(location)?;
         match target.files.remove_dir(&named.path).reason() {

@@ -1,4 +1,4 @@
-//! `ubtrfs setfattr`: extended attributes set and removed.
+//! `ubtrfs setfattr`: sets and removes extended attributes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! `ubtrfs stat`: all that a volume knows of a file, in the layout of stat(1).
+//! `ubtrfs stat`: all attributes of a file, in the layout of stat(1).
 
 use std::ffi::OsString;
 use std::io::Write;

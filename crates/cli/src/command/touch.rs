@@ -1,4 +1,4 @@
-//! `ubtrfs touch`: times of files set, and empty files made.
+//! `ubtrfs touch`: sets times of files, and creates empty files.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! `ubtrfs tree`: directories as a drawing, in the layout of tree(1).
+//! `ubtrfs tree`: draws a directory tree, in the layout of tree(1).
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -48,13 +48,13 @@ impl Tree {
         }
     }
 
-    /// Returns the walk if it has begun. Reports an error, such as a path that is no directory, and returns None.
+    /// Returns the started walk. Reports an error, such as a path that is not a directory, and returns None.
     fn begun(&self, walk: ubtrfs::Result<Walk>, console: &mut Console) -> Option<Walk> {
         let begun = walk.inspect_err(|error| self.complain(error, false, console));
         begun.ok()
     }
 
-    /// Returns the next entry that can be read. Reports the entries before it that cannot.
+    /// Returns the next readable entry. Reports unreadable ones before it.
     fn next_entry(&self, walk: &mut Walk, console: &mut Console) -> Option<DirEntry> {
         loop {
             match walk.next()? {
@@ -64,14 +64,14 @@ impl Tree {
         }
     }
 
-    /// Returns the path from the directory that is drawn.
+    /// Returns the path relative to the drawn directory.
     fn shown<'p>(&self, path: &'p Path) -> &'p [u8] {
         let path = path.as_os_str().as_bytes();
         let path = path.strip_prefix(&*self.location.path).unwrap_or(path);
         path.strip_prefix(b"/").unwrap_or(path)
     }
 
-    /// Reports an error. `is_refused` means that the directory is not entered.
+    /// Reports an error. `is_refused` means that the directory was not entered.
     fn complain(&self, error: &ubtrfs::Error, is_refused: bool, console: &mut Console) {
         let path = Escaped(self.shown(error.path().unwrap_or(Path::new(""))));
         let reason = error.reason();
@@ -92,7 +92,7 @@ impl Tree {
             .out
             .write_all(&[image, b":", &self.location.path, b"\n"].concat())?;
         let (mut directories, mut files) = (0u64, 0u64);
-        // For each level above, whether more follows on it.
+        // For each level above, whether it has more entries.
         let mut open: Vec<bool> = Vec::new();
         let mut walk = self.begun(walk, console);
         while let Some(walk) = &mut walk
@@ -147,7 +147,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Prints a flat list in the order of the drawing, with each entry's depth.
+    /// Prints a flat list in the order of the drawing, with the depth of each entry.
     fn print_json(&self, console: &mut Console, walk: ubtrfs::Result<Walk>) -> anyhow::Result<()> {
         let mut list = json::JsonList::start(&mut console.out, "tree")?;
         let mut walk = self.begun(walk, console);

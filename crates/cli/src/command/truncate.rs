@@ -1,4 +1,4 @@
-//! `ubtrfs truncate`: files cut or lengthened.
+//! `ubtrfs truncate`: shortens or extends files.
 
 use std::str::FromStr;
 
@@ -45,7 +45,7 @@ enum NewSize {
 struct InvalidSize(String);
 
 impl NewSize {
-    /// Returns the new size of a file of this size; None if no file can be so large.
+    /// Returns the new size for a file of this size, or None if it exceeds the limit.
     fn of(self, size: u64) -> Option<u64> {
         match self {
             NewSize::Exactly(size) => Some(size),

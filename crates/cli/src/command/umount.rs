@@ -1,4 +1,4 @@
-//! `ubtrfs umount`: the end of a mount.
+//! `ubtrfs umount`: unmounts a volume.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::presentation::console::Console;
 use crate::volume_access::control::{Asked, Leaving, Unmounted};
 use crate::volume_access::held;
 
-/// How long a server is waited for that has not ended and is not seen working. A commit takes as long as it takes.
+/// How long to wait for a server that shows no activity. The wait for a running commit has no limit.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Until then a file system whose last mount has gone is gone as well.
+/// A file system usually disappears within this time after its last unmount.
 const LINGERS: Duration = Duration::from_secs(1);
-/// More namespaces are counted only.
+/// Further namespaces are only counted.
 const NAMES_HOLDERS: usize = 4;
 
 /// Unmount volumes that `ubtrfs mount` mounted
@@ -50,7 +50,7 @@ impl Umount {
     }
 }
 
-/// Unmounts, and waits for what the end of the mount takes.
+/// Unmounts, and waits until the mount has ended.
 fn unmount(target: &Path, console: &mut Console) {
     let meant = mount_meant_by(target).filter(|(entry, _)| entry.is_ours());
     let server = meant.as_ref().and_then(|_| Server::of(target));
@@ -70,7 +70,7 @@ fn unmount(target: &Path, console: &mut Console) {
     let Some((entry, others)) = meant else {
         return;
     };
-    // A bind mount, say: the kernel says nothing of the others either.
+    // For example, another bind mount still uses it. The kernel does not mention the others either.
     if are_there(&others) {
         return;
     }
@@ -146,7 +146,7 @@ fn wait_for_end(
     }
 }
 
-/// Lists the processes that keep the file system, as far as they can be seen.
+/// Lists the visible processes that keep the file system in use.
 fn elsewhere(entry: &TableEntry) -> String {
     let holders = holders_of(entry.device);
     let named = holders.iter().take(NAMES_HOLDERS).map(|holder| {

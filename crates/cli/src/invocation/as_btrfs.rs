@@ -1,8 +1,8 @@
-//! The command line of btrfs-progs, for the program called through a link named `btrfs`.
+//! The command line of btrfs-progs, used if the program is called through a link named `btrfs`.
 //!
-//! Names may be shortened there as well, but only among the commands that btrfs-progs has. A script that says
-//! `btrfs i dump-super` must not meet a command of ours. So names are written out here, before the command line is
-//! parsed. Global options, `help` and `version` follow btrfs-progs too.
+//! Names may be abbreviated, but only among the commands of btrfs-progs. A script that runs `btrfs i
+//! dump-super` must not get a command of ours. Names are therefore expanded here, before the command line is
+//! parsed. Global options, `help` and `version` also follow btrfs-progs.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -14,11 +14,11 @@ use crate::presentation::console;
 
 /// The version of btrfs-progs whose command line this is. Scripts and installers match the whole line.
 pub(crate) const VERSION_LINE: &str = "btrfs-progs v6.14";
-/// The program and its version, below the line of btrfs-progs.
+/// The program and its version, printed below that line.
 const PRODUCT_LINE: &str = concat!("ubtrfs v", env!("CARGO_PKG_VERSION"));
-/// The exit code of btrfs-progs for a global option that it does not know.
+/// The exit code of btrfs-progs for an unknown global option.
 const UNKNOWN_GLOBAL_OPTION: u8 = 129;
-/// Commands and groups of btrfs-progs, in their order in its help.
+/// Commands and groups of btrfs-progs, in the order of its help.
 const VERBS: [&str; 17] = [
     "balance",
     "check",
@@ -38,7 +38,7 @@ const VERBS: [&str; 17] = [
     "help",
     "version",
 ];
-/// Commands of btrfs-progs in the groups that we have, in their order there.
+/// Commands of btrfs-progs in the groups that ubtrfs has, in the same order.
 const COMMANDS: [(&str, &[&str]); 6] = [
     (
         "device",
@@ -118,16 +118,16 @@ const OPTIONS: [(&str, bool); 9] = [
     ("--version", false),
 ];
 
-/// The outcome of looking at a command line.
+/// The result of reading a command line.
 #[derive(Debug)]
 pub(crate) enum Line {
-    /// It is to be parsed, with names written out.
+    /// It must be parsed, with expanded names.
     Parse(Vec<OsString>),
-    /// It was answered.
+    /// It was handled.
     Done(ExitCode),
 }
 
-/// Answers `mkfs.btrfs --version`.
+/// Handles `mkfs.btrfs --version`.
 pub(crate) fn mkfs_version(args: &[OsString]) -> Option<ExitCode> {
     let asks = |arg: &OsString| arg == "-V" || arg == "--version";
     args.get(1).filter(|arg| asks(arg))?;
@@ -135,7 +135,7 @@ pub(crate) fn mkfs_version(args: &[OsString]) -> Option<ExitCode> {
     Some(say(&text))
 }
 
-/// Hides what btrfs-progs does not have.
+/// Hides commands that btrfs-progs does not have.
 pub(crate) fn without_ours(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|verb| {
         let is_known = VERBS.contains(&verb.get_name());
@@ -155,7 +155,7 @@ fn commands_in(group: &str) -> &'static [&'static str] {
         .map_or(&[], |(_, commands)| commands)
 }
 
-/// Reads a command line, program name included. `command` is without what btrfs-progs does not have.
+/// Reads a command line, including the program name. `command` has only the commands of btrfs-progs.
 pub(crate) fn read(command: &clap::Command, args: Vec<OsString>) -> Line {
     let mut args = args.into_iter();
     let mut line: Vec<OsString> = args.by_ref().take(1).collect();
@@ -182,7 +182,7 @@ pub(crate) fn read(command: &clap::Command, args: Vec<OsString>) -> Line {
         Asked::Nothing => {}
     }
     let Some(verb) = rest.first() else {
-        // It is an error, though it shows the help.
+        // It is an error, although it prints the help.
         help(command, &[]);
         return Line::Done(ExitCode::FAILURE);
     };
@@ -193,7 +193,7 @@ pub(crate) fn read(command: &clap::Command, args: Vec<OsString>) -> Line {
     rest.remove(0);
     match verb {
         "help" => return help(command, &rest),
-        // As there, the version is said whatever else is.
+        // As in btrfs-progs, other arguments do not matter.
         "version" if !rest.iter().any(|arg| arg == "--help") => return said(version()),
         verb if absent::is_absent("", verb) => return refuse_absent(verb),
         verb => line.push(verb.into()),
@@ -224,7 +224,7 @@ enum Asked {
     Version,
 }
 
-/// A global option, or its value, that is not known.
+/// An unknown global option or value.
 #[derive(Debug)]
 enum Refusal {
     Option(OsString),
@@ -232,7 +232,7 @@ enum Refusal {
     LogLevel(OsString),
 }
 
-/// Returns whether `command` has the value for the global option of this name.
+/// Returns whether `value` is valid for the global option of this name.
 fn has_value(command: &clap::Command, option: &str, value: &OsStr) -> bool {
     let mut options = command.get_arguments();
     let option = options.find(|arg| arg.get_long() == option.strip_prefix("--"));
@@ -243,8 +243,8 @@ fn has_value(command: &clap::Command, option: &str, value: &OsStr) -> bool {
     values.is_some_and(|values| values.iter().any(|known| known.matches(text, false)))
 }
 
-/// Moves the options before the command from `rest` to `line`. As in btrfs-progs, a wrong value is an error whatever
-/// follows.
+/// Moves the options before the command from `rest` to `line`. As in btrfs-progs, an invalid value is an
+/// error regardless of later arguments.
 fn take_global_options(
     command: &clap::Command,
     rest: &mut Vec<OsString>,
@@ -289,7 +289,7 @@ fn take_global_options(
             "--help" => asked = Asked::Help,
             "--version" if asked == Asked::Nothing => asked = Asked::Version,
             "--full" => is_full = true,
-            // Settings of experiments, of which there are none here.
+            // Settings of experimental features, which do not exist here.
             "--version" | "--param" => {}
             "--format" | "--log" => {
                 let Some(value) = value else {
@@ -313,8 +313,8 @@ fn take_global_options(
     })
 }
 
-/// Returns the name that `written` is, or the only one that begins with it. Else it returns all names that begin with
-/// it.
+/// Returns the name that equals `written`, or the only one that begins with it. Otherwise returns all names
+/// that begin with it.
 fn written_out<'a>(
     written: &OsStr,
     names: impl Iterator<Item = &'a str>,
@@ -357,7 +357,7 @@ fn version() -> String {
     format!("{VERSION_LINE}\n{PRODUCT_LINE}\n")
 }
 
-/// Returns help on all commands, or on the command that is named. As in btrfs-progs, asking for help is never an error.
+/// Prints help for all commands, or for the named one. As in btrfs-progs, requesting help is never an error.
 fn help(command: &clap::Command, words: &[OsString]) -> Line {
     if words.iter().any(|word| word == "--box") {
         return said("No standalone tools built-in in the busybox style\n".into());
@@ -390,7 +390,7 @@ fn shown_in(command: &clap::Command) -> Vec<String> {
     shown.map(|below| below.get_name().to_owned()).collect()
 }
 
-/// Adds the help of a command, and of those in it.
+/// Adds the help of a command and its subcommands.
 fn add_full_help(command: &mut clap::Command, text: &mut String) {
     text.push_str(&command.render_help().to_string());
     for name in shown_in(command) {

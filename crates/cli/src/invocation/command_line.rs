@@ -1,7 +1,7 @@
-//! The whole command line: the structs with what is the same for every command.
+//! The whole command line, including the options that all commands share.
 //!
-//! -v and -q may stand before a command, as btrfs-progs takes them, and after it (`verbosity`). Commands that could
-//! only ignore --format or --dry-run refuse them. Options may stand between the operands of a command (`option_order`).
+//! As in btrfs-progs, -v and -q may precede a command; they may also follow it (`verbosity`). Commands that
+//! could only ignore --format or --dry-run refuse them. Options may appear between operands (`option_order`).
 
 use std::any::TypeId;
 
@@ -16,7 +16,7 @@ use crate::program::{ClientOutput, Program};
 use crate::volume_access::control;
 use crate::volume_access::location::Location;
 
-/// This program, for its commands.
+/// This program, for commands that need it.
 pub(crate) const PROGRAM: Program = Program {
     definition: || with_short_help(definition()),
     run_for,
@@ -89,7 +89,7 @@ pub(crate) fn definition() -> clap::Command {
     )))))
 }
 
-/// Lets every command print its help.
+/// Adds --help to every command.
 fn with_help(command: clap::Command) -> clap::Command {
     let help = Arg::new(HELP)
         .long("help")
@@ -99,7 +99,7 @@ fn with_help(command: clap::Command) -> clap::Command {
     command.arg(help).mut_subcommands(with_help)
 }
 
-/// Lets `-h` print help in all commands that have no other meaning for it. btrfs-progs knows no such option.
+/// Adds `-h` as help to all commands that do not use it otherwise. btrfs-progs does not have this option.
 pub(crate) fn with_short_help(command: clap::Command) -> clap::Command {
     let is_free = command
         .get_arguments()
@@ -133,7 +133,7 @@ fn run_for(matches: &ArgMatches, output: ClientOutput) -> anyhow::Result<u8> {
     Ok(console.finish(result))
 }
 
-/// Explains operands that have no help of their own, by the names of their values.
+/// Adds help to operands that lack it, based on their value names.
 fn with_operands(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| match operand_help(&arg) {
         Some(help) if arg.is_positional() && arg.get_help().is_none() => arg.help(help),
@@ -155,7 +155,7 @@ fn operand_help(arg: &Arg) -> Option<&'static str> {
     }
 }
 
-/// Has help say which commands work on mounts as well.
+/// Adds to the help which commands also work on mounts.
 fn with_mounts(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|group| match control::GROUPS.contains(&group.get_name()) {
         true if group.has_subcommands() => group.mut_subcommands(with_mount),
@@ -174,7 +174,7 @@ fn with_mount(command: clap::Command) -> clap::Command {
 }
 
 impl Cli {
-    /// Checks that the command supports the options that all commands have.
+    /// Checks that the command supports the global options.
     pub(crate) fn check(&self, matches: &ArgMatches) -> anyhow::Result<()> {
         if self.global.dry_run && !self.command.knows_dry_run() {
             let mut at = matches;
@@ -205,14 +205,14 @@ mod tests {
         command.clone().debug_assert();
         let others = without_short_help(&command, &command, &["ubtrfs"]);
         let others = others.join(" ");
-        // Of sizes, of the values of attributes, and of links themselves.
+        // For sizes, attribute values, and links themselves.
         assert_eq!(
             others,
             "chown device usage filesystem df filesystem usage getfattr ls setfattr subvolume show touch"
         );
     }
 
-    /// Returns the commands for which `-h` is not a request for help.
+    /// Returns the commands for which `-h` does not request help.
     fn without_short_help(
         whole: &clap::Command,
         command: &clap::Command,

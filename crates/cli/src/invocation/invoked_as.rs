@@ -1,4 +1,4 @@
-//! Which command the program is asked to be, by the name it was called with.
+//! The command to run, determined by the name of the program.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -36,11 +36,11 @@ pub(crate) fn invoked_as(program: Option<&OsStr>) -> InvokedAs {
     }
 }
 
-/// The exit code for a missing device, as fsck(8) numbers it: an operational error.
+/// The exit code of fsck(8) for an operational error, here a missing device.
 const FSCK_OPERATIONAL_ERROR: u8 = 8;
 
-/// Runs `fsck.btrfs`, which does nothing, as the one of btrfs-progs. A boot script calls it, and a btrfs volume needs
-/// no check before it is mounted. It only says so, unless called without a person watching (-a, -A, -p, -y).
+/// Runs `fsck.btrfs`, which does nothing, as in btrfs-progs. A boot script calls it, but btrfs needs no check
+/// before it is mounted. It prints a note, unless it is run automatically (-a, -A, -p, -y).
 pub(crate) fn fsck(args: &[OsString]) -> ExitCode {
     let automatic = args
         .iter()
@@ -55,7 +55,7 @@ pub(crate) fn fsck(args: &[OsString]) -> ExitCode {
     if !automatic {
         let advice = "If you wish to check the consistency of a BTRFS filesystem or\n\
                       repair a damaged filesystem, see btrfs(8) subcommand 'check'.\n";
-        // A closed output is no failure.
+        // A closed output is not an error.
         let _ = io::stdout().write_all(advice.as_bytes());
     }
     ExitCode::SUCCESS

@@ -1,4 +1,4 @@
-//! How the program is called: its command line, and its other names.
+//! The ways to call the program: its command line, and its other names.
 
 pub(crate) mod as_btrfs;
 pub(crate) mod command_line;

@@ -1,4 +1,5 @@
-//! Arguments that mount(8) and umount(8) give a helper, as those of `ubtrfs mount` and `ubtrfs umount`.
+//! Translates the arguments that mount(8) and umount(8) pass to a helper into those of `ubtrfs mount` and
+//! `ubtrfs umount`.
 //!
 //! For a file system of type `fuse.ubtrfs` they run `mount.fuse.ubtrfs` and `umount.fuse.ubtrfs`:
 //!
@@ -10,19 +11,19 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// The exit code that mount(8) takes as "the mount failed".
+/// The exit code that tells mount(8) that the mount failed.
 pub(crate) const FAILED: u8 = 32;
 
-/// The meaning of the letter of an option.
+/// The meaning of an option letter.
 enum Meaning {
-    /// An argument of ours.
+    /// An argument of ubtrfs.
     Flag(&'static str),
-    /// A word of `-o`.
+    /// A word for `-o`.
     Word(&'static str),
     Nothing,
-    /// The next argument, or the rest of this one, are words of `-o`.
+    /// The next argument, or the rest of this one, is a list of words for `-o`.
     Options,
-    /// The next argument, or the rest of this one, are of no use to us.
+    /// The next argument, or the rest of this one, is ignored.
     Skip,
 }
 
@@ -41,7 +42,7 @@ fn of_mount(letter: u8) -> Option<Meaning> {
 fn of_umount(letter: u8) -> Option<Meaning> {
     Some(match letter {
         b'l' => Meaning::Flag("--lazy"),
-        // A mount whose server hangs has a connection that can be aborted; its name goes either way.
+        // The connection of a hanging mount can be aborted; either way the mount is detached.
         b'f' => Meaning::Flag("--lazy"),
         b'n' | b'r' | b'v' => Meaning::Nothing,
         b't' => Meaning::Skip,
@@ -61,7 +62,7 @@ pub(crate) fn umount(args: &[OsString]) -> Vec<OsString> {
     ours
 }
 
-/// Translates the letters that are known. Others are handed on, to be refused by name.
+/// Translates the known letters. Others are passed on, so that the parser reports them.
 fn translate(args: &[OsString], meaning: &dyn Fn(u8) -> Option<Meaning>) -> Vec<OsString> {
     let mut ours = Vec::new();
     let mut places: Vec<OsString> = Vec::new();

@@ -1,6 +1,6 @@
 //! Times of files in the local time zone, in the layouts of ls(1), stat(1) and btrfs-progs.
 //!
-//! A damaged inode may hold any number; one outside the calendar is shown as @SECONDS.
+//! A damaged inode may contain any time. One outside the calendar is displayed as @SECONDS.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,12 +10,12 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 use ubtrfs_format::item::FileTime;
 
-/// ls(1) shows the hour of times up to this old, and the year of older ones.
+/// ls(1) displays the hour of times up to this age, and the year of older ones.
 const RECENT: SignedDuration = SignedDuration::from_secs(31_556_952 / 2);
 
-/// Returns the time of day.
+/// Returns the current time.
 pub(crate) fn now() -> Timestamp {
-    // Calendars end with the year 9999.
+    // The calendar ends with the year 9999.
     Timestamp::try_from(SystemTime::from(FileTime::now())).unwrap_or(Timestamp::MAX)
 }
 
@@ -26,17 +26,17 @@ fn local(time: SystemTime) -> Option<Zoned> {
 }
 
 thread_local! {
-    /// The local time zone of whom this thread works for, if not of this process.
+    /// The local time zone of the client that this thread works for. None: the zone of this process.
     static ZONE: RefCell<Option<TimeZone>> = const { RefCell::new(None) };
 }
 
-/// Has times be shown on this thread as in a zone that another process named with [`zone_name`].
+/// Displays times on this thread in the zone of another process, which it named with [`zone_name`].
 pub(crate) fn use_zone(name: &str) {
     let zone = TimeZone::get(name).or_else(|_| TimeZone::posix(name));
     ZONE.set(zone.ok());
 }
 
-/// Returns how the local time zone is called; empty if it has no name.
+/// Returns the name of the local time zone, or an empty string if it has none.
 pub(crate) fn zone_name() -> String {
     match TimeZone::system().iana_name() {
         Some(name) => name.to_owned(),
@@ -125,7 +125,7 @@ pub(crate) fn parse(text: &str) -> Result<SystemTime, InvalidTime> {
         .ok_or_else(|| InvalidTime(text.to_owned()))
 }
 
-/// Parses [[CC]YY]MMDDhhmm[.ss], as touch -t takes it.
+/// Parses [[CC]YY]MMDDhhmm[.ss], as in touch -t.
 pub(crate) fn parse_stamp(text: &str) -> Result<SystemTime, InvalidTime> {
     let invalid = || InvalidTime(text.to_owned());
     let (digits, seconds) = text.split_once('.').unwrap_or((text, "00"));

@@ -1,9 +1,7 @@
-//! Where a command's output goes: results to standard output, errors as `ERROR: ...` and logs to
-//! standard error.
+//! The output of a command: results to standard output, errors as `ERROR: ...` and logs to standard error.
 //!
-//! A command writes results to `Console::out` with `?`; a reader that goes away (`| head`) ends the
-//! program quietly. A command that continues after an error calls `Console::error`, and the exit code
-//! says so at the end.
+//! A command writes results to `Console::out` with `?`. If the reader goes away (`| head`), the program ends
+//! quietly. A command that continues after an error calls `Console::error`, which changes the exit code.
 
 use std::fmt;
 use std::fs::File;
@@ -27,20 +25,20 @@ use crate::presentation::quoting::Escaped;
 const FAILURE: u8 = 1;
 /// The exit code that a shell reports for a program ended by SIGPIPE.
 const SIGPIPE_EXIT: u8 = 128 + 13;
-/// How far a copy is; the message is the file.
+/// The progress of a copy. The message is the file.
 pub(crate) const COPY_PROGRESS: &str = "{spinner} {binary_bytes} {binary_bytes_per_sec} {wide_msg}";
-/// How far a removal is; the message is the file.
+/// The progress of a removal. The message is the file.
 pub(crate) const REMOVAL_PROGRESS: &str = "{spinner} {human_pos} removed {wide_msg}";
-/// How much a trim has discarded so far.
+/// The progress of a trim.
 pub(crate) const TRIM_PROGRESS: &str = "{spinner} {binary_bytes} trimmed {binary_bytes_per_sec}";
 const PROGRESS_TICK: Duration = Duration::from_millis(100);
 const PROGRESS_HZ: u8 = 20;
-/// The work that is over by then shows none.
+/// Work that ends earlier displays no progress.
 const PROGRESS_DELAY: Duration = Duration::from_millis(400);
-/// There is room for so much at least in a pipe that has any.
+/// A writable pipe has room for at least this much.
 const PIPE_BUF: usize = 4096;
 const OUT_BUFFER_BYTES: usize = 64 << 10;
-/// The size of the pieces of text that a command gathers before it releases a resource and writes.
+/// The size of the pieces that a command gathers in memory before it releases a resource and writes them.
 pub(crate) const PIECE_BYTES: usize = OUT_BUFFER_BYTES;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -51,27 +49,27 @@ pub(crate) enum Format {
     Prometheus,
 }
 
-/// Standard output: of this process, or of one that had a command run for it.
+/// Standard output of this process, or of the client that a command runs for.
 #[derive(Debug)]
 pub(crate) struct Out {
-    /// Not `io::stdout`, whose own buffer would only copy once more.
+    /// Not `io::stdout`, whose own buffer would cause another copy.
     file: File,
     client: Option<Client>,
 }
 
-/// A process that a command is run for.
+/// A client process that a command runs for.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) stderr: File,
-    /// The input of the process, for commands that read it.
+    /// The client's input, for commands that read it.
     pub(crate) input: Option<File>,
-    /// Open while the process waits for the command's end.
+    /// Open while the client waits for the command to end.
     pub(crate) connection: Arc<UnixStream>,
 }
 
 impl Client {
-    /// Writes to a file of the process's. It waits until there is room or the process has gone, whose mount may want to
-    /// end: so no more than there is room for.
+    /// Writes to a file of the client, at most as much as there is room for. Waits for room or until the
+    /// client is gone, so that a blocked client does not keep the mount from ending.
     fn write(&self, mut to: &File, bytes: &[u8]) -> io::Result<usize> {
         loop {
             let mut both = [
@@ -97,7 +95,7 @@ impl Client {
     }
 }
 
-/// The input that a process gives to a command run for it.
+/// The input that a client provides for its command.
 #[derive(Debug)]
 pub(crate) struct ClientInput {
     file: File,
@@ -105,7 +103,7 @@ pub(crate) struct ClientInput {
 }
 
 impl Read for ClientInput {
-    /// Waits for bytes, or until the process has gone.
+    /// Waits for bytes, or until the client is gone.
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut both = [
@@ -124,7 +122,7 @@ impl Read for ClientInput {
     }
 }
 
-/// Where messages go that are for a process that a command is run for.
+/// A writer of messages for a client.
 struct ClientErr<'a>(&'a Client);
 
 impl Write for ClientErr<'_> {
@@ -162,24 +160,24 @@ pub(crate) struct Console {
     pub(crate) format: Format,
     pub(crate) verbose: u8,
     pub(crate) quiet: bool,
-    /// Nothing is to be changed.
+    /// Whether nothing may be changed.
     pub(crate) dry_run: bool,
     progress: Option<ProgressBar>,
     failed: bool,
-    /// The exit code if the command succeeds otherwise.
+    /// The exit code of a successful command.
     found: u8,
-    /// The exit code if the command fails.
+    /// The exit code of a failed command.
     failure: u8,
-    /// The line of the script that is being run.
+    /// The current line of a script.
     line: Option<u64>,
     pub(crate) if_refused: Option<RefusalHint>,
 }
 
-/// A hint for callers to whom an operation is refused.
+/// A hint for callers whose operation is refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefusalHint {
     pub(crate) text: &'static str,
-    /// Whether a cause of an error is such a refusal.
+    /// Returns whether a cause of an error is such a refusal.
     pub(crate) is_refusal: fn(&(dyn std::error::Error + 'static)) -> bool,
 }
 
@@ -190,7 +188,7 @@ impl Console {
         Ok(Console::with_out(out, format, verbose, quiet))
     }
 
-    /// Creates the console of another process, which ends the command by going away.
+    /// Creates the console of a client, whose end also ends the command.
     pub(crate) fn of_client(
         stdout: File,
         client: Client,
@@ -221,18 +219,18 @@ impl Console {
         }
     }
 
-    /// Returns standard output for data of any length, beside a console that reports errors meanwhile.
+    /// Returns standard output for bulk data, so that the console remains free to report errors.
     pub(crate) fn data_out(&self) -> io::Result<BufWriter<File>> {
         let stdout = self.out.get_ref().file.try_clone()?;
         Ok(BufWriter::with_capacity(OUT_BUFFER_BYTES, stdout))
     }
 
-    /// Returns whether the command is run for another process.
+    /// Returns whether the command runs for a client.
     pub(crate) fn is_of_client(&self) -> bool {
         self.out.get_ref().client.is_some()
     }
 
-    /// Returns whether that process waits for the command's end no more.
+    /// Returns whether the client has stopped waiting for the command.
     pub(crate) fn client_has_gone(&self) -> bool {
         let Some(client) = &self.out.get_ref().client else {
             return false;
@@ -242,16 +240,16 @@ impl Console {
         poll(&mut connection, Some(&now)).is_ok() && !connection[0].revents().is_empty()
     }
 
-    /// Has that process know something, if there is one and it reads.
+    /// Sends a message to the client, if there is one and it reads.
     pub(crate) fn notify_client(&self, message: &[u8]) {
         if let Some(client) = &self.out.get_ref().client {
-            // One that stands still is not waited for.
+            // Never wait for a stopped client.
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             let _ = send(&*client.connection, message, flags);
         }
     }
 
-    /// Takes the input that the process gives; None after the first call.
+    /// Takes the client's input. Returns None after the first call.
     pub(crate) fn take_client_input(&mut self) -> Option<ClientInput> {
         let client = self.out.get_mut().client.as_mut()?;
         Some(ClientInput {
@@ -260,13 +258,13 @@ impl Console {
         })
     }
 
-    /// Shows progress on standard error if a person watches it; messages go above it.
+    /// Displays progress on standard error if it is a terminal. Messages appear above it.
     pub(crate) fn start_progress(&mut self, template: &str) {
         let is_own = self.out.get_ref().client.is_none();
         if self.quiet || !is_own || !io::stderr().is_terminal() {
             return;
         }
-        // A template of ours that does not parse would be seen by its first user.
+        // An invalid template of ours would be noticed at its first use.
         if let Ok(style) = ProgressStyle::with_template(template) {
             let term = DelayedTerm::new(::console::Term::buffered_stderr(), PROGRESS_DELAY);
             let target = ProgressDrawTarget::term_like_with_hz(Box::new(term), PROGRESS_HZ);
@@ -287,7 +285,7 @@ impl Console {
     }
 
     fn message(&mut self, level: &str, text: impl fmt::Display) {
-        // Text that was written before the message shall be seen before it.
+        // Earlier output must appear before the message.
         let _ = self.out.flush();
         let message = match self.line {
             Some(line) => format!("{level}: line {line}: {text}\n"),
@@ -298,7 +296,7 @@ impl Console {
 
     fn write_message(&self, message: &str) {
         let client = self.out.get_ref().client.as_ref();
-        // If this fails, there is no other place to report it.
+        // If this fails, it cannot be reported anywhere.
         let show = || match client {
             Some(client) => drop(ClientErr(client).write_all(message.as_bytes())),
             None => drop(io::stderr().write_all(message.as_bytes())),
@@ -309,7 +307,7 @@ impl Console {
         }
     }
 
-    /// Says on standard error what is going on, unless only errors are wanted.
+    /// Prints an informational message to standard error, unless only errors are wanted.
     pub(crate) fn say(&mut self, text: impl fmt::Display) {
         if !self.quiet {
             self.write_message(&format!("{text}\n"));
@@ -320,29 +318,29 @@ impl Console {
         self.format == Format::Json
     }
 
-    /// Returns whether a person reads the output, so that odd characters of a name must not reach them raw.
+    /// Returns whether the output is a terminal, so that control characters in names must be escaped.
     pub(crate) fn is_terminal(&self) -> bool {
         self.out.get_ref().file.is_terminal()
     }
 
-    /// Writes a name or path: fit for a terminal if a person reads it, as it is if not.
+    /// Writes a name or path, escaped if the output is a terminal.
     pub(crate) fn write_path(&mut self, path: &[u8]) -> io::Result<()> {
         let is_terminal = self.is_terminal();
         write_path_to(&mut self.out, path, is_terminal)
     }
 
-    /// Reports an error after which the command goes on; the exit code will be 1.
+    /// Reports an error after which the command continues. The exit code will be 1.
     pub(crate) fn error(&mut self, error: impl fmt::Display) {
         self.failed = true;
         self.message("ERROR", error);
     }
 
-    /// Reports what is wrong with the volume to its reader: the command has done its work all the same.
+    /// Reports a fault of the volume. The command itself succeeds.
     pub(crate) fn report(&mut self, error: impl fmt::Display) {
         self.message("ERROR", error);
     }
 
-    /// Reports an error with its causes, as `error` does.
+    /// Reports an error with its causes, like `error`.
     pub(crate) fn failed(&mut self, error: &anyhow::Error) {
         match self.if_refused {
             Some(hint) if error.chain().any(hint.is_refusal) => {
@@ -352,12 +350,12 @@ impl Console {
         }
     }
 
-    /// Sets the exit code with which the command ends if it does what it should.
+    /// Sets the exit code of a successful command.
     pub(crate) fn end_with(&mut self, code: u8) {
         self.found = code;
     }
 
-    /// Sets the exit code with which the command ends if it fails.
+    /// Sets the exit code of a failed command.
     pub(crate) fn fail_with(&mut self, code: u8) {
         self.failure = code;
     }
@@ -367,17 +365,17 @@ impl Console {
         self.failed = true;
     }
 
-    /// Sets the line of a script that later messages are about.
+    /// Sets the script line for later messages.
     pub(crate) fn set_line(&mut self, line: Option<u64>) {
         self.line = line;
     }
 
-    /// Returns whether an error was reported since this was asked last.
+    /// Returns whether an error was reported since the last call.
     pub(crate) fn take_failed(&mut self) -> bool {
         std::mem::take(&mut self.failed)
     }
 
-    /// Reports what does not make the command fail.
+    /// Reports a problem that does not make the command fail.
     pub(crate) fn warning(&mut self, warning: impl fmt::Display) {
         self.message("WARNING", warning);
     }
@@ -400,8 +398,7 @@ impl Console {
     }
 }
 
-/// Writes a name or path to a buffer that goes to standard output later. It is fit for a terminal if a person reads it,
-/// and as it is if not.
+/// Writes a name or path to a buffer for standard output, escaped if the output is a terminal.
 pub(crate) fn write_path_to(
     out: &mut impl Write,
     path: &[u8],
@@ -420,7 +417,7 @@ fn broken_pipe(error: &anyhow::Error) -> Option<&io::Error> {
         .filter(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Returns whether the reader of standard output has gone away.
+/// Returns whether the reader of standard output is gone.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     broken_pipe(error).is_some()
 }

@@ -1,6 +1,6 @@
-//! A terminal for progress that stays as it is for a moment: a command that ends by then shows no progress.
+//! A progress terminal that draws nothing at first: a command that ends soon displays no progress.
 //!
-//! Progress is one line, and the cursor stays at its beginning until the first drawing that is shown.
+//! Progress is one line, and the cursor stays at its beginning until the first visible drawing.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps the text that is written.
+    /// Stores the written text.
     #[derive(Clone, Debug, Default)]
     struct Screen(Arc<Mutex<String>>);
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 /// Displays an error and its causes from the outside in, separated by colons.
 ///
-/// A cause that its error has quoted already is passed over. Errors of the layers below quote the system's error and name
-/// it as their source as well.
+/// A cause that its error already quotes is skipped. Errors of the layers below quote the system's error and
+/// also have it as their source.
 #[derive(Debug)]
 pub(crate) struct ErrorChain<'a>(pub(crate) &'a anyhow::Error);
 

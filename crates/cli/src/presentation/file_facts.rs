@@ -1,4 +1,4 @@
-//! Facts that are listed of a file, read once and shown in any layout.
+//! The attributes of a listed file, read once for any layout.
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(crate) struct FileFacts {
 }
 
 impl FileFacts {
-    /// Reads them of the file at a path; of a link itself.
+    /// Reads the attributes of the file at a path, without following links.
     pub(crate) fn at(files: &Subvolume, path: &Path) -> ubtrfs::Result<FileFacts> {
         let metadata = files.symlink_metadata(path)?;
         let target = match metadata.is_symlink() {
@@ -27,7 +27,7 @@ impl FileFacts {
         Ok(FileFacts { metadata, target })
     }
 
-    /// Reads them of a file that was found in a directory.
+    /// Reads the attributes of a directory entry.
     pub(crate) fn of(entry: &DirEntry) -> ubtrfs::Result<FileFacts> {
         let metadata = entry.metadata()?;
         let target = match metadata.is_symlink() {

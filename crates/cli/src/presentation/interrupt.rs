@@ -1,6 +1,6 @@
-//! Ctrl-C that ends a transfer between two pieces, and not the process.
+//! Ctrl-C that cancels a transfer between two pieces instead of ending the process.
 //!
-//! A shell shows its next prompt then, and mkfs removes the image that it has made.
+//! A shell then displays its next prompt, and mkfs removes the image that it has created.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -9,26 +9,26 @@ use std::sync::OnceLock;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level;
 
-/// The end of a handler of SIGINT that is read, if there is one.
+/// The read end of the SIGINT handler's pipe, if a handler is installed.
 static PRESSED: OnceLock<UnixStream> = OnceLock::new();
 
-/// Has SIGINT and SIGTERM end transfers of this process, and nothing else, from now on.
+/// Makes SIGINT and SIGTERM cancel transfers of this process, instead of ending it.
 pub(crate) fn watch() -> io::Result<()> {
     let writer = watch_ctrl_c()?;
     low_level::pipe::register(SIGTERM, writer)?;
     Ok(())
 }
 
-/// Has SIGINT alone end transfers. Returns the end that its handler writes to.
+/// Makes SIGINT cancel transfers. Returns the write end of its handler.
 pub(crate) fn watch_ctrl_c() -> io::Result<UnixStream> {
     let (pressed, writer) = pipe()?;
     low_level::pipe::register(SIGINT, writer.try_clone()?)?;
-    // Set once: a process has one shell, or makes one volume.
+    // Set once: a process has one shell, or creates one volume.
     let _ = PRESSED.set(pressed);
     Ok(writer)
 }
 
-/// Returns whether there was such a signal since the last time that this was asked.
+/// Returns whether a signal arrived since the last call.
 pub(crate) fn take() -> bool {
     let mut bytes = [0; 64];
     let mut taken = false;
@@ -41,12 +41,12 @@ pub(crate) fn take() -> bool {
     taken
 }
 
-/// Returns the end that a prompt waits for. None: SIGINT ends the process.
+/// Returns the read end for a prompt. None: SIGINT ends the process.
 pub(crate) fn pressed() -> Option<&'static UnixStream> {
     PRESSED.get()
 }
 
-/// Makes both ends of a pipe that a handler of a signal writes to.
+/// Creates both ends of a pipe for a signal handler.
 pub(crate) fn pipe() -> io::Result<(UnixStream, UnixStream)> {
     let (reader, writer) = UnixStream::pair()?;
     reader.set_nonblocking(true)?;

@@ -1,6 +1,6 @@
-//! JSON documents in the layout of btrfs-progs: a header, then one named list or map.
+//! JSON documents in the layout of btrfs-progs: a header, followed by one named list or map.
 //!
-//! A list is written entry by entry, so that one of any length is written in bounded memory.
+//! A list is written entry by entry, in bounded memory.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 const HEADER: &str = "{\n  \"__header\": {\n    \"version\": \"1\"\n  },\n";
 
-/// A named list that is being written.
+/// A named list in progress.
 #[derive(Debug)]
 pub(crate) struct JsonList {
     first: bool,
@@ -62,7 +62,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns the exact bytes in hexadecimal if [`text`] loses some; None if not.
+/// Returns the exact bytes in hexadecimal if [`text`] is lossy, and None otherwise.
 pub(crate) fn hex_if_lossy(bytes: &[u8]) -> Option<String> {
     match std::str::from_utf8(bytes) {
         Ok(_) => None,

@@ -1,7 +1,8 @@
-//! Logs of the layers below: on standard error, in a file, or handed to the system's logger. On standard error they have
-//! the form of the command's own messages.
+//! Logs of the layers below: to standard error, to a file, or to syslog. On standard error they look like the
+//! command's own messages.
 //!
-//! A mount changes the place while it runs: it begins on the command's standard error, and goes on without.
+//! A mount changes the destination at runtime: it begins with the command's standard error, which it closes
+//! later.
 
 mod syslog;
 
@@ -46,10 +47,10 @@ type SetFilter = Box<dyn Fn(EnvFilter) + Send + Sync>;
 static PLACE: RwLock<Place> = RwLock::new(Place::Stderr);
 static SET_FILTER: OnceLock<SetFilter> = OnceLock::new();
 
-/// The variable that has the last word on levels.
+/// The variable that overrides all levels.
 const LEVEL_VARIABLE: &str = "UBTRFS_LOG";
 
-/// Starts the log. Warnings are shown, and more as the options ask. UBTRFS_LOG has the last word.
+/// Starts the log. Shows warnings, and more if the options request it. UBTRFS_LOG overrides the options.
 pub(crate) fn start(level: Option<LogLevel>, verbose: u8, quiet: bool) {
     let by_options = match (level, quiet, verbose) {
         (Some(level), ..) => level,
@@ -66,7 +67,7 @@ pub(crate) fn start(level: Option<LogLevel>, verbose: u8, quiet: bool) {
         .with_filter_reloading();
     let handle = builder.reload_handle();
     let _ = SET_FILTER.set(Box::new(move |filter| {
-        // It is gone only when the program ends.
+        // It fails only when the program ends.
         let _ = handle.reload(filter);
     }));
     builder.init();
@@ -79,14 +80,14 @@ fn filter(level: LogLevel) -> EnvFilter {
         .unwrap_or_else(|_| EnvFilter::new(level.directive()))
 }
 
-/// Changes what is logged, unless UBTRFS_LOG says it.
+/// Changes the level, unless UBTRFS_LOG sets it.
 pub(crate) fn set_level(level: LogLevel) {
     if let Some(set) = SET_FILTER.get() {
         set(filter(level));
     }
 }
 
-/// Where logs go.
+/// The destination of logs.
 #[derive(Debug)]
 pub(crate) enum Place {
     Stderr,
@@ -95,19 +96,19 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Opens a file for logs. Lines are added to those that it holds.
+    /// Opens a log file for appending.
     pub(crate) fn file(path: &Path) -> io::Result<Place> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         Ok(Place::File(file))
     }
 
-    /// Connects to the system's logger, if it is there.
+    /// Connects to syslog, if it is available.
     pub(crate) fn syslog() -> io::Result<Place> {
         Ok(Place::Syslog(Syslog::connect()?))
     }
 }
 
-/// Redirects later logs to a place.
+/// Redirects later logs.
 pub(crate) fn redirect(place: Place) {
     *PLACE.write().unwrap_or_else(PoisonError::into_inner) = place;
 }
@@ -137,7 +138,7 @@ impl<'a> MakeWriter<'a> for Output {
     }
 }
 
-/// A message on its way, sent as a whole when it is dropped.
+/// A message in progress, sent as a whole when it is dropped.
 struct Line {
     level: Level,
     text: Vec<u8>,
@@ -156,7 +157,7 @@ impl Write for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // There is nowhere left to complain.
+        // An error here cannot be reported anywhere.
         let _ = match &*PLACE.read().unwrap_or_else(PoisonError::into_inner) {
             Place::Stderr => io::stderr().write_all(&self.text),
             Place::File(file) => {

@@ -1,4 +1,5 @@
-//! How results look: the console, formats of listings, and the spelling of names, numbers and times.
+//! The presentation of results: the console, formats of listings, and the notation of names, numbers and
+//! times.
 //!
 //! Not here: items of trees (`print`).
 

@@ -1,11 +1,11 @@
-//! Mode bits as ls(1) and stat(1) write them.
+//! Mode bits in the notation of ls(1) and stat(1).
 
 use rustix::fs::{FileType as Kind, Mode};
 use ubtrfs::{FileType, Metadata};
 
-/// Returns the permission bits that new files of this process do not get.
+/// Returns the umask of this process.
 pub(crate) fn umask() -> u32 {
-    // It is read by setting it.
+    // It can only be read by setting it.
     let umask = rustix::process::umask(Mode::empty());
     rustix::process::umask(umask);
     umask.as_raw_mode()
@@ -46,7 +46,7 @@ fn kind_letter(kind: Kind) -> char {
     }
 }
 
-/// Returns the kind in the words of stat(1).
+/// Returns the file type in the words of stat(1).
 pub(crate) fn kind_words(file: &Metadata) -> &'static str {
     match Kind::from_raw_mode(file.mode()) {
         Kind::RegularFile if file.len() == 0 => "regular empty file",
@@ -61,7 +61,7 @@ pub(crate) fn kind_words(file: &Metadata) -> &'static str {
     }
 }
 
-/// Returns the kind in one word, for JSON.
+/// Returns the file type in one word, for JSON.
 pub(crate) fn kind_name(kind: FileType) -> &'static str {
     let names = [
         (kind.is_file(), "file"),

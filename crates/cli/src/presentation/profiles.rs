@@ -1,4 +1,4 @@
-//! Kinds and profiles of block groups: their names, their order, and what they use.
+//! Kinds and profiles of block groups: their names, order and usage.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use ubtrfs::{BlockGroupKind, BlockGroupSpace, DeviceAllocation, Profile};
 
 use crate::presentation::console::Console;
 
-/// Profiles in the order of usage.
+/// Profiles in the order of usage reports.
 const PROFILES: [Profile; 9] = [
     Profile::Single,
     Profile::Raid0,
@@ -18,7 +18,7 @@ const PROFILES: [Profile; 9] = [
     Profile::Raid1c3,
     Profile::Raid1c4,
 ];
-/// Kinds in the order of usage.
+/// Kinds in the order of usage reports.
 const KINDS: [BlockGroupKind; 4] = [
     BlockGroupKind::Data,
     BlockGroupKind::Metadata,
@@ -26,7 +26,7 @@ const KINDS: [BlockGroupKind; 4] = [
     BlockGroupKind::System,
 ];
 
-/// A kind of block groups and their profile; None for those that have no name here.
+/// A kind and profile of block groups. None for unknown ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupType {
     pub(crate) kind: Option<BlockGroupKind>,
@@ -58,7 +58,7 @@ impl GroupType {
         )
     }
 
-    /// Returns the key by which usage is sorted. Types without a name come first.
+    /// Returns the sort key of usage reports. Unknown types come first.
     pub(crate) fn usage_rank(self) -> (Option<usize>, Option<usize>) {
         let kind = KINDS.iter().position(|&kind| Some(kind) == self.kind);
         let profile = PROFILES
@@ -96,7 +96,7 @@ impl From<&BlockGroupSpace> for GroupUsage {
     }
 }
 
-/// The bytes that the block groups of one type and number of stripes take from one device.
+/// The bytes that block groups of one type and number of stripes use on one device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocation {
     pub(crate) devid: u64,
@@ -123,7 +123,7 @@ pub(crate) fn profile_name(profile: Option<Profile>) -> &'static str {
     profile.map_or("unknown", Profile::name)
 }
 
-/// Warns of several profiles of one kind: a conversion that was not finished deserves to be seen.
+/// Warns about several profiles of one kind, which may be from an unfinished conversion.
 pub(crate) fn warn_multiple_profiles(console: &mut Console, infos: &[GroupUsage]) {
     let multiple = multiple_profiles(infos);
     if multiple.is_empty() {
@@ -135,7 +135,7 @@ pub(crate) fn warn_multiple_profiles(console: &mut Console, infos: &[GroupUsage]
     }
 }
 
-/// Returns the kinds that have block groups of more than one profile, with the profiles in lower case.
+/// Returns the kinds with block groups of more than one profile, with the profiles in lower case.
 pub(crate) fn multiple_profiles(infos: &[GroupUsage]) -> Vec<(&'static str, String)> {
     let several = KINDS.into_iter().filter_map(|kind| {
         let infos = infos.iter().filter(|info| info.group.kind == Some(kind));

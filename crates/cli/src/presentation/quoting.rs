@@ -1,7 +1,7 @@
-//! Names and paths, which are any bytes, made fit for a person's terminal and for messages.
+//! Escaping of names and paths, which may be any bytes, for terminals and messages.
 //!
-//! A name from an image may hold escape sequences: they never reach a terminal. Output that is not a
-//! terminal gets the bytes as they are, as ls(1) does.
+//! A name from an image may contain escape sequences, which must never reach a terminal. As in ls(1), other
+//! output gets the bytes unchanged.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub(crate) use ubtrfs::Escaped;
 #[cfg(test)]
 mod tests;
 
-/// Shows bytes so that a shell reads them back: plain, in '...', or in $'...' with escapes.
+/// Displays bytes in a notation that a shell reads back: plain, in '...', or in $'...' with escapes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShellQuoted<'a>(pub(crate) &'a [u8]);
 

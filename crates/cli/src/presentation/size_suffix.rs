@@ -1,4 +1,4 @@
-//! Sizes as users write them: a number and K, M, G, T, P or E.
+//! Sizes in the notation of users: a number and K, M, G, T, P or E.
 
 use anyhow::anyhow;
 
@@ -9,7 +9,7 @@ pub(crate) fn parse_size(text: &str) -> anyhow::Result<u64> {
         Some((at, last)) if !last.is_ascii_digit() => (&text[..at], Some(last)),
         _ => (text, None),
     };
-    // The number itself takes no sign.
+    // A sign is not allowed.
     if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return Err(invalid());
     }

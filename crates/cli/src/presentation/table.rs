@@ -1,8 +1,8 @@
-//! Tables as btrfs-progs draws them: columns as wide as their widest cell, one space between.
+//! Tables in the style of btrfs-progs: columns as wide as their widest cell, separated by one space.
 
 use std::io::{self, Write};
 
-/// A cell and how it is placed.
+/// A cell with its alignment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Cell {
     #[default]

@@ -1,4 +1,4 @@
-//! Messages and progress of copying, unpacking, archiving and removing trees and of filling volumes, on a console.
+//! Console messages and progress of copying, unpacking, archiving and removing trees, and of filling volumes.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use crate::presentation::console::Console;
 use crate::presentation::interrupt;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
 
-/// A console that shows how a transfer goes on.
+/// A console that displays the progress of a transfer.
 #[derive(Debug)]
 pub(crate) struct TransferConsole<'a> {
     pub(crate) console: &'a mut Console,
@@ -56,7 +56,7 @@ impl<'a> TransferConsole<'a> {
     }
 }
 
-/// Copying or unpacking on a console.
+/// Displays copying or unpacking.
 #[derive(Debug)]
 pub(crate) struct FilesConsole<'a> {
     transfer: TransferConsole<'a>,
@@ -86,7 +86,7 @@ impl TransferObserver for FilesConsole<'_> {
     }
 }
 
-/// Archiving on a console, which names no files.
+/// Displays archiving, without naming files.
 #[derive(Debug)]
 pub(crate) struct ArchiveConsole<'a>(pub(crate) TransferConsole<'a>);
 
@@ -141,12 +141,12 @@ impl RemovalObserver for TransferConsole<'_> {
     }
 }
 
-/// The filling of a new volume, as a console shows it.
+/// Displays the filling of a new volume.
 #[derive(Debug)]
 pub(crate) struct FillConsole(Option<ProgressBar>);
 
 impl FillConsole {
-    /// Creates an observer, which shows progress if the console does.
+    /// Creates an observer, which displays progress if the console does.
     pub(crate) fn new(console: &Console) -> FillConsole {
         FillConsole(console.progress().cloned())
     }

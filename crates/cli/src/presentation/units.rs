@@ -1,7 +1,7 @@
-//! Sizes as btrfs-progs prints them, and the options that choose how.
+//! Sizes in the formats of btrfs-progs, and the options that select one.
 //!
-//! A human-readable size is cut, not rounded, at the unit below the one shown, and divided in single precision. The same
-//! digits come out for the same bytes.
+//! As in btrfs-progs, a human-readable size is truncated at the unit below the displayed one, not rounded,
+//! and divided in single precision. The output is therefore digit by digit the same.
 
 #[cfg(test)]
 mod tests;
@@ -9,12 +9,12 @@ mod tests;
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const DECIMAL: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
 
-/// How sizes are printed.
+/// The format of sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Units {
     raw: bool,
     decimal: bool,
-    /// Index of the unit that all sizes are shown in; None picks one for each size.
+    /// Index of the unit for all sizes. None selects one for each size.
     fixed: Option<usize>,
 }
 
@@ -25,7 +25,7 @@ impl Units {
         fixed: None,
     };
 
-    /// Returns whether this is what is printed if no option says otherwise; wider columns are used if not.
+    /// Returns whether this is the default format. Other formats need wider columns.
     pub(crate) fn is_default(self) -> bool {
         self == Units::default()
     }
@@ -37,7 +37,7 @@ impl Units {
         self.magnitude(bytes)
     }
 
-    /// Formats a difference, which a damaged or overcommitted volume may make negative.
+    /// Formats a difference. It may be negative on a damaged or overcommitted volume.
     pub(crate) fn signed(self, bytes: i64) -> String {
         if self.raw {
             return bytes.to_string();
@@ -153,7 +153,7 @@ impl ShortUnits {
     }
 }
 
-/// Returns the index of the largest unit that was asked for, of TiB, GiB, MiB and KiB.
+/// Returns the index of the largest requested unit, of TiB, GiB, MiB and KiB.
 fn largest_unit(asked: [bool; 4]) -> Option<usize> {
     asked.iter().position(|&asked| asked).map(|at| 4 - at)
 }

@@ -1,6 +1,7 @@
 //! Values of extended attributes as text, in the forms of getfattr(1) and setfattr(1), and as JSON.
 //!
-//! As text: `0x...` is hexadecimal, `0s...` base64, `"..."` text with escapes in octal; anything else is text as it is.
+//! As text: `0x...` is hexadecimal, `0s...` is base64, and `"..."` is text with octal escapes. Other text is
+//! taken literally.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -22,14 +23,14 @@ pub(crate) enum Encoding {
     Base64,
 }
 
-/// A text that is none of the forms, which `.0` holds.
+/// A text in none of the forms.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid value: '{0}'")]
 pub(crate) struct InvalidValue(pub(crate) String);
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Writes a value: as text if it is printable ASCII, else in base64, unless another form is asked for.
+/// Encodes a value: as text if it is printable ASCII, and in base64 otherwise, unless a form is requested.
 pub(crate) fn encode(value: &[u8], encoding: Option<Encoding>) -> String {
     let is_text = value.iter().all(|byte| (b' '..=b'~').contains(byte));
     match encoding {
@@ -77,7 +78,7 @@ fn base64(value: &[u8]) -> String {
     text
 }
 
-/// Reads a value in any of the forms.
+/// Decodes a value in any of the forms.
 ///
 /// # Errors
 ///

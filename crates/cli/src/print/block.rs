@@ -1,4 +1,4 @@
-//! A tree block: its header, then its slots.
+//! A tree block: its header, followed by its slots.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -81,7 +81,7 @@ fn print_header(out: &mut dyn Write, node: Node<'_>, options: &PrintOptions) -> 
     writeln!(out, "chunk uuid {}", header.chunk_tree_uuid)
 }
 
-/// Returns the bytes that a leaf has left, or the number of children that an interior node has room for.
+/// Returns the free bytes of a leaf, or the number of children that an interior node has room for.
 fn free_space(node: Node<'_>) -> usize {
     let size = node.block().len();
     if node.is_leaf() {
@@ -102,7 +102,7 @@ impl fmt::Display for Kind<'_> {
     }
 }
 
-/// Bytes as one hexadecimal number in the order of the disk.
+/// Bytes as one hexadecimal number in on-disk order.
 pub(super) struct Hex<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Hex<'_> {

@@ -1,11 +1,11 @@
-//! Names, which are any bytes.
+//! Names, which may be any bytes.
 
-/// A name is escaped alike in dumps of trees and of streams.
+/// Names are escaped in the same way in dumps of trees and of streams.
 pub(super) use ubtrfs_stream::Escaped as Name;
 
 use crate::presentation::quoting;
 
-/// Writes bytes as they are, up to their first NUL as C does; escaped if a terminal would see them.
+/// Writes bytes up to their first NUL, as C does. They are escaped for a terminal.
 pub(super) fn write_raw(
     out: &mut dyn std::io::Write,
     bytes: &[u8],

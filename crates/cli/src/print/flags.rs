@@ -4,10 +4,10 @@ use std::fmt;
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
-/// Flag bits, in the order in which they are shown.
+/// Flag bits, in display order.
 pub(super) type Table = &'static [(u64, &'static str)];
 
-/// The names of the set bits between bars; `none` if no bit has a name.
+/// Displays the names of the set bits between bars, or `none` if no bit has a name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flags {
     pub(super) bits: u64,
@@ -34,7 +34,7 @@ impl fmt::Display for Flags {
     }
 }
 
-/// Returns the bits that a table does not name.
+/// Returns the bits without a name in a table.
 pub(super) fn unknown(bits: u64, table: Table) -> u64 {
     table.iter().fold(bits, |left, (bit, _)| left & !bit)
 }

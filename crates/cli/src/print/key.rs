@@ -7,7 +7,7 @@ use ubtrfs_format::key::{Key, KeyType};
 
 const QGROUP_LEVEL_SHIFT: u32 = 48;
 const NO_NUMBER: u64 = u64::MAX;
-/// A conversion of the data's checksums that is under way.
+/// A conversion of data checksums in progress.
 const CSUM_CHANGE: u64 = -13i64 as u64;
 
 /// "(256 INODE_ITEM 0)"
@@ -30,7 +30,7 @@ impl fmt::Display for KeyText {
             KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL => {
                 write!(f, "{:#018x}", key.offset)?;
             }
-            // The tree that is relocated.
+            // The tree being relocated.
             KeyType::ROOT_ITEM if RootId(key.objectid) == RootId::TREE_RELOC => {
                 write!(f, "{}", Objectid(key.offset, KeyType::UNTYPED))?;
             }

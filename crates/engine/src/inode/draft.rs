@@ -3,6 +3,7 @@
 //! Reads through a draft return drafted changes. An operation may therefore change an item more than once;
 //! for example, names with colliding hashes share an item. The transid is not known until the transaction is
 //! joined. Each value therefore has stamps: the offsets where `enter` fills the transid in.
+//!
 //! Invariants
 //! - DRAFT-1: a draft has at most one change per key, and knows whether the tree has the key.
 //! - DRAFT-2: the name that changes is noted with every draft of a DIR_ITEM.

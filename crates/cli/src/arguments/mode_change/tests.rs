@@ -1,4 +1,4 @@
-//! Modes change as GNU chmod changes them.
+//! Modes change as in GNU chmod.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -52,7 +52,7 @@ fn modes_change_as_by_chmod() {
                     .args(["-c", &script, text])
                     .arg(path)
                     .output();
-                // Said when the umask kept something from what was asked for.
+                // chmod warns and fails if the umask restricted the change.
                 let _ = chmod.unwrap();
                 let expected = path.metadata().unwrap().permissions().mode() & 0o7777;
                 let found = change.apply(old, is_dir, UMASK);

@@ -1,4 +1,4 @@
-//! `ubtrfs device ready`: whether all devices of a volume are there.
+//! `ubtrfs device ready`: checks whether all devices of a volume are present.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
-//! `ubtrfs device scan`: which devices have btrfs on them, and the kernel's register of them.
+//! `ubtrfs device scan`: finds devices with btrfs, and registers them with the kernel.
 //!
-//! ubtrfs keeps no register itself, it looks for the devices of a volume when it opens one. The kernel's btrfs mounts by
-//! its own, which scripts fill before they mount.
+//! ubtrfs itself has no register: it searches for the devices of a volume when it opens one. The kernel's
+//! btrfs needs its register for mounts, and scripts fill it in advance.
 
 use std::io::Write;
 use std::os::unix::fs::FileTypeExt;
@@ -109,7 +109,7 @@ fn scan_all(console: &mut Console) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the kernel's register. None: the kernel has no btrfs.
+/// Opens the kernel's register. Returns None if the kernel has no btrfs.
 pub(super) fn open_register() -> anyhow::Result<Option<KernelRegister>> {
     KernelRegister::open().context("cannot open /dev/btrfs-control")
 }
@@ -119,7 +119,7 @@ pub(super) fn is_block(path: &Path) -> bool {
     metadata.is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Refuses a path without btrfs on it.
+/// Refuses a path without btrfs.
 fn refuse_other(device: &Path) -> anyhow::Result<()> {
     if device.is_dir() || scan_devices(&[device]).is_empty() {
         bail!("not a btrfs device: '{}'", shown(device));

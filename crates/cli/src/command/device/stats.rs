@@ -1,6 +1,6 @@
-//! `ubtrfs device stats`: the errors of devices that the volume has counted.
+//! `ubtrfs device stats`: the error counts of devices.
 //!
-//! A device or image that is mounted stands for itself alone, and the mount is asked by ioctls.
+//! For a mounted device or image, only that device is queried, through ioctls on the mount.
 
 use std::io::Write;
 
@@ -31,7 +31,7 @@ const HEADS: [&str; 5] = [
     "Corruption errors",
     "Generation errors",
 ];
-/// The exit code of btrfs-progs for errors that were counted.
+/// The exit code of btrfs-progs if errors were counted.
 const ERRORS_COUNTED: u8 = 64;
 
 /// Show the errors of devices that were counted

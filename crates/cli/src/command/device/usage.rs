@@ -1,4 +1,4 @@
-//! `ubtrfs device usage`: what is allocated on each device.
+//! `ubtrfs device usage`: the allocations on each device.
 
 use std::io::Write;
 
@@ -45,11 +45,11 @@ struct AllocationJson {
     allocated: u64,
 }
 
-/// The facts of a volume that are shown.
+/// The displayed properties of a volume.
 struct Facts {
     infos: Vec<GroupUsage>,
     devices: Vec<DeviceSizes>,
-    /// None if that is not for the caller to know.
+    /// None if the caller may not know them.
     allocations: Option<Vec<Allocation>>,
 }
 

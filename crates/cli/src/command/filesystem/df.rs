@@ -74,7 +74,7 @@ impl ByIoctls for Df {
     }
 }
 
-/// Returns the rows of the table. `reserve` is its bytes, and how many of them are in use.
+/// Returns the rows of the table. `reserve` is the size of the global reserve and its used part.
 fn rows(infos: &[GroupUsage], (total, used): (u64, u64)) -> Vec<Row> {
     let rows = infos.iter().map(|info| Row {
         bg_type: info.group.kind_name(),

@@ -1,7 +1,7 @@
-//! `ubtrfs filesystem discard`: how a mount discards in the background, and the limits of that.
+//! `ubtrfs filesystem discard`: the background discards of a mount, and their limits.
 //!
-//! The figures are the part of the mount's report on discards, which `filesystem stats` shows as well. It runs in the server
-//! of the mount alone.
+//! The figures are a part of the mount's statistics (`filesystem stats`). The command runs only in the server
+//! of a mount.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `ubtrfs filesystem du`: what files use, alone and together.
+//! `ubtrfs filesystem du`: the space that files use, exclusive and shared.
 
 mod mounted;
 
@@ -118,7 +118,7 @@ impl Du {
                     shown.entry(&entry, console)?;
                 }
                 Err(error) => {
-                    // A directory that is not entered has no sum.
+                    // A directory that cannot be entered has no sum.
                     let refused = match walk.is_refused() {
                         true => shown.open.pop(),
                         false => None,
@@ -142,7 +142,7 @@ impl Du {
 /// The rows of one argument.
 struct Shown<'o> {
     meter: UsageMeter,
-    /// Directories that the walk is in, from the argument down.
+    /// The open directories of the walk, from the argument down.
     open: Vec<Directory>,
     output: &'o mut Output,
     is_summary: bool,
@@ -194,7 +194,7 @@ impl Shown<'_> {
         }
     }
 
-    /// Leaves directories until so many are open.
+    /// Leaves directories until `depth` are open.
     fn leave_to(&mut self, depth: usize, console: &mut Console) -> anyhow::Result<()> {
         while self.open.len() > depth {
             let Some(left) = self.open.pop() else { break };
@@ -214,7 +214,7 @@ impl Shown<'_> {
     }
 }
 
-/// Bytes of extents, and how many of them nothing else uses.
+/// Bytes of extents, and their exclusive part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     total: u64,
@@ -253,7 +253,7 @@ impl ByIoctls for Du {
                     let is_shown = set.is_some() || !self.summarize;
                     let output = match &mut output {
                         Some(output) => output,
-                        // A mount that reports no extents is refused without a word.
+                        // A mount that reports no extents fails before anything is printed.
                         None => output.insert(self.start(console)?),
                     };
                     match is_shown {
@@ -284,13 +284,13 @@ fn complain(console: &mut Console, path: &[u8], error: impl std::fmt::Display) {
     ));
 }
 
-/// Returns whether the caller may not look into a file or directory.
+/// Returns whether the caller lacks the permission to read a file or directory.
 fn is_denied(error: io::ErrorKind) -> bool {
     error == io::ErrorKind::PermissionDenied
 }
 
-/// Reports a file or directory below the argument that the caller may not look into. As in btrfs-progs, that is no
-/// failure.
+/// Warns about a file or directory below the argument that the caller may not read. As in btrfs-progs, this
+/// is not a failure.
 fn pass_over(console: &mut Console, path: &[u8], error: impl std::fmt::Display) {
     console.warning(format_args!("cannot access '{}': {error}", Escaped(path)));
 }

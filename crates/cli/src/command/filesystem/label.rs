@@ -1,4 +1,4 @@
-//! `ubtrfs filesystem label`: the name of a volume, shown or set.
+//! `ubtrfs filesystem label`: displays or sets the label of a volume.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -27,7 +27,7 @@ pub(crate) struct Label {
     volume: VolumeOptions,
 }
 
-/// The exit code of a failure, as of `btrfs filesystem label`.
+/// The exit code of a failure, as in `btrfs filesystem label`.
 const FAILURE: u8 = 255;
 /// The most bytes of a label.
 const MAX_LABEL_BYTES: usize = 255;
@@ -81,7 +81,7 @@ pub(crate) fn set_label(target: &Target, label: &[u8]) -> anyhow::Result<()> {
         rights.administer().with_context(|| not_set(label))?;
     }
     check(label)?;
-    // A label is shown as of the last commit.
+    // Displayed labels are from the last commit.
     let volume = &target.volume;
     let set = volume.set_label(OsStr::from_bytes(label));
     set.and_then(|()| volume.sync())

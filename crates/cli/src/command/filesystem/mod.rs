@@ -1,4 +1,4 @@
-//! `ubtrfs filesystem`: a volume as a whole.
+//! `ubtrfs filesystem`: commands for a whole volume.
 
 mod df;
 mod discard;
@@ -45,7 +45,7 @@ impl Filesystem {
         )
     }
 
-    /// Returns whether it can print what Prometheus reads.
+    /// Returns whether it supports the Prometheus format.
     pub(crate) fn knows_prometheus(&self) -> bool {
         matches!(self.command, FilesystemCommand::Stats(_))
     }

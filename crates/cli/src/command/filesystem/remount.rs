@@ -1,4 +1,4 @@
-//! `ubtrfs filesystem remount`: what `mount -o remount` has the process that serves a mount do.
+//! `ubtrfs filesystem remount`: runs in the server of a mount for `mount -o remount`.
 
 use std::ffi::OsString;
 

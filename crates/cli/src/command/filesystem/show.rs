@@ -1,7 +1,7 @@
 //! `ubtrfs filesystem show`: volumes and their devices.
 //!
-//! Devices named or found by a scan are grouped by volume. Without an argument the block devices of
-//! the machine are looked through.
+//! Devices that are named or found by a scan are grouped by volume. Without an argument all block devices of
+//! the machine are scanned.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -40,7 +40,7 @@ pub(crate) struct Show {
     devices: DeviceOptions,
 }
 
-/// The text of btrfs-progs for a device that is not there.
+/// The text of btrfs-progs for a missing device.
 const MISSING: &str = "size 0 used 0 path <missing disk> MISSING";
 
 #[derive(Debug, Serialize)]
@@ -59,7 +59,7 @@ struct DeviceJson {
     size: u64,
     used: u64,
     path: Option<String>,
-    /// It is mounted, and its path leads to nothing.
+    /// Whether it is mounted and its path does not exist.
     #[serde(skip)]
     is_gone: bool,
 }
@@ -126,7 +126,7 @@ impl Show {
         Ok(())
     }
 
-    /// Returns the volumes asked for, in the order in which their first device was found.
+    /// Returns the requested volumes, in the order of their first device found.
     fn volumes(&self) -> anyhow::Result<Vec<VolumeJson>> {
         let mut places: Vec<PathBuf> = Vec::new();
         let mut filters: Vec<String> = Vec::new();
@@ -155,7 +155,7 @@ impl Show {
             false => scan(&places),
         };
         if named && found.is_empty() {
-            // Opening says what is wrong with a place that was named.
+            // Opening it returns the reason.
             self.devices.open_all(&places)?;
         }
         if self.mounted {
@@ -180,7 +180,7 @@ impl Show {
     }
 }
 
-/// Returns the volumes that are mounted by the kernel's btrfs or ubtrfs.
+/// Returns the volumes mounted by the kernel's btrfs or ubtrfs.
 fn mounted_volumes() -> anyhow::Result<Vec<FoundVolume>> {
     let table = mount_table().context("cannot read which file systems are mounted")?;
     let of_btrfs = |entry: &TableEntry| entry.is_ours() || entry.fs_type == "btrfs";
@@ -193,7 +193,7 @@ fn mounted_volumes() -> anyhow::Result<Vec<FoundVolume>> {
     let mut places: Vec<PathBuf> = sources.into_iter().filter(|path| path.exists()).collect();
     let named = scan_devices(&places);
     let mounted: BTreeSet<Uuid> = named.iter().map(|device| device.volume).collect();
-    // The table names one device of each.
+    // The mount table names only one device per volume.
     places.push(PathBuf::from("/dev"));
     let mut found = scan_beside(&places);
     found.retain(|volume| mounted.contains(&volume.uuid));
@@ -201,7 +201,7 @@ fn mounted_volumes() -> anyhow::Result<Vec<FoundVolume>> {
 }
 
 impl VolumeJson {
-    /// Describes a volume by its superblocks, so that it may be in use.
+    /// Describes a volume from its superblocks, so it may be in use.
     fn found(volume: &FoundVolume) -> VolumeJson {
         let devices = volume.devices.iter().map(|device| DeviceJson {
             devid: device.id,
@@ -228,18 +228,18 @@ impl VolumeJson {
         self
     }
 
-    /// Asks a mount for its volume.
+    /// Queries a mount for its volume.
     fn ask(asked: &Asked) -> Result<VolumeJson, Errno> {
         let info = asked.volume_info()?;
         let used = asked.spaces()?.infos.into_iter().map(|info| info.used);
         let devices = asked.devices()?;
-        // The kernel's count leaves out the devices of seed volumes.
+        // The kernel's count excludes the devices of seed volumes.
         let total_devices = info.num_devices.get().max(devices.len() as u64);
         let devices = devices.into_iter().map(|device| {
             let path = text(&device.path);
             let there = Path::new(OsStr::from_bytes(path));
             DeviceJson {
-                // Other paths are of the directory in which the server was started.
+                // Relative paths depend on the directory in which the server was started.
                 is_gone: there.is_absolute() && there.try_exists().is_ok_and(|exists| !exists),
                 devid: device.devid.get(),
                 size: device.total_bytes.get(),
@@ -279,7 +279,7 @@ impl ByIoctls for Show {
     }
 }
 
-/// Describes an open volume as it is now: its superblocks may be older.
+/// Describes the current state of an open volume, whose superblocks may be older.
 fn describe_open(volume: &Volume) -> VolumeJson {
     let allocations = volume.device_allocations();
     let used_on = |devid: u64| {

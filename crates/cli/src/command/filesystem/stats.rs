@@ -1,4 +1,4 @@
-//! `ubtrfs filesystem stats`: live figures of a mount.
+//! `ubtrfs filesystem stats`: live statistics of a mount.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `ubtrfs filesystem sync`: what was done is committed.
+//! `ubtrfs filesystem sync`: commits all changes.
 
 use anyhow::Context;
 
@@ -24,11 +24,11 @@ impl Sync {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         if let Some(session) = self.location.session() {
             if session.volume().is_read_only() {
-                // As on the kernel's mounts: there is nothing to commit.
+                // As in the kernel's mounts: there is nothing to commit.
                 return Ok(());
             }
             if session.mount().is_some_and(MountSession::is_read_only) {
-                // It was made read-only: nothing comes after this.
+                // The mount was made read-only, so this is the last commit.
                 return Ok(session.engine().quiesce()?);
             }
         }

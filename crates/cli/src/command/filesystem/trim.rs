@@ -1,4 +1,4 @@
-//! `ubtrfs filesystem trim`: free space is discarded, as fstrim(8) does on a mount.
+//! `ubtrfs filesystem trim`: discards free space, like fstrim(8) on a mount.
 
 use std::io::Write;
 

@@ -1,7 +1,7 @@
-//! `ubtrfs filesystem usage`: allocated, used and free space, overall and by device.
+//! `ubtrfs filesystem usage`: allocated, used and free space, in total and per device.
 //!
-//! The arithmetic is that of btrfs-progs: "raw" counts bytes on devices, "logical" bytes of block groups. RAID5/6 has
-//! no fixed ratio between them and is summed chunk by chunk.
+//! The arithmetic follows btrfs-progs: "raw" counts bytes on devices, "logical" bytes of block groups.
+//! RAID5/6 has no fixed ratio between them and is summed chunk by chunk.
 
 use std::io::Write;
 
@@ -19,7 +19,7 @@ use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{DeviceOptions, Location};
 use crate::volume_access::reason::Reasoned;
 
-/// Less unallocated space than this is not counted as free: no chunk is made of it.
+/// Less unallocated space is not counted as free, because it is too small for a chunk.
 const MIN_UNALLOCATED: u64 = 16 << 20;
 const WIDTH_HUMAN: usize = 10;
 const WIDTH_OTHER: usize = 18;
@@ -88,17 +88,17 @@ impl ByIoctls for Usage {
 }
 
 struct Facts {
-    /// Data, metadata, system, each by profile.
+    /// Data, metadata and system, each by profile.
     infos: Vec<GroupUsage>,
-    /// None if that is not for the caller to know.
+    /// None if the caller may not know them.
     allocations: Option<Vec<Allocation>>,
     devices: Vec<DeviceSizes>,
-    /// Bytes, and how many of them are in use.
+    /// The bytes, and their used part.
     reserve: (u64, u64),
     statfs_available: u64,
 }
 
-/// Raw and logical bytes of one type of block groups.
+/// Raw and logical bytes of one block group type.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     raw_chunks: u64,
@@ -140,7 +140,7 @@ impl Facts {
         .in_order()
     }
 
-    /// Asks a mount for them.
+    /// Queries a mount.
     fn ask(asked: &Asked) -> anyhow::Result<Facts> {
         let spaces = asked.spaces()?;
         let allocations = asked.device_allocations()?;
@@ -319,7 +319,7 @@ impl Facts {
         Ok(())
     }
 
-    /// Returns the bytes that the chunks of `group` take from a device.
+    /// Returns the bytes that the chunks of `group` use on a device.
     fn allocated_on(&self, device: &DeviceSizes, group: GroupType) -> u64 {
         let on_it = |a: &&Allocation| a.devid == device.devid && a.group == group;
         let sizes = self.allocations().iter().filter(on_it);

@@ -1,6 +1,6 @@
 //! `ubtrfs inspect-internal dump-super`: the copies of the superblock, as they are.
 //!
-//! Nothing is judged but the magic: a damaged superblock is what the command is for.
+//! Only the magic is checked: the command is meant for damaged superblocks.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -50,7 +50,7 @@ pub(crate) struct DumpSuper {
     force: bool,
 }
 
-/// Which bytes of a device are shown.
+/// The bytes of a device to display.
 enum Place {
     Copy(usize),
     Bytenr(u64),
@@ -79,7 +79,7 @@ impl DumpSuper {
                 Place::Copy(copy) => SUPERBLOCK_OFFSETS[copy],
                 Place::Bytenr(offset) => offset,
             };
-            // As in btrfs-progs, this is no failure.
+            // As in btrfs-progs, this is not a failure.
             if !self.dump(console, &mut list, &file, device, offset)? {
                 console.warning(format_args!(
                     "'{shown}' ends before the superblock at {offset}"
@@ -92,7 +92,7 @@ impl DumpSuper {
         }
     }
 
-    /// Returns the devices that are named; of a mount, all of its devices.
+    /// Returns the named devices. For a mount, returns all of its devices.
     fn paths(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
         for location in &self.devices {
@@ -124,7 +124,7 @@ impl DumpSuper {
         }
     }
 
-    /// Prints the superblock at `offset`. Returns false if the device ends before `offset`.
+    /// Prints the superblock at `offset`. Returns false if the device ends before it.
     fn dump(
         &self,
         console: &mut Console,

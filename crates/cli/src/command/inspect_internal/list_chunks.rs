@@ -1,4 +1,4 @@
-//! `ubtrfs inspect-internal list-chunks`: where chunks lie on devices and in the logical space.
+//! `ubtrfs inspect-internal list-chunks`: the positions of chunks on devices and in the logical space.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -47,12 +47,12 @@ enum SortMode {
 #[derive(Debug)]
 struct Row {
     devid: u64,
-    /// The chunk's number on the device in physical order, from 1.
+    /// The number of the chunk on the device in physical order, from 1.
     pnumber: u64,
     flags: BlockGroupFlags,
     pstart: u64,
     length: u64,
-    /// The chunk's number on the device in logical order, from 1.
+    /// The number of the chunk on the device in logical order, from 1.
     lnumber: u64,
     lstart: u64,
     used: u64,
@@ -145,7 +145,7 @@ impl ByIoctls for ListChunks {
     }
 }
 
-/// Makes the rows of chunks that come in logical order.
+/// Creates the rows of chunks given in logical order.
 fn rows(chunks: impl Iterator<Item = FoundChunk>) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut logical_counts: BTreeMap<u64, u64> = BTreeMap::new();

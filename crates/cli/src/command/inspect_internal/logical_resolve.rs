@@ -49,7 +49,8 @@ struct UserJson {
 
 /// Returns the paths of a user of the extent.
 type PathsOf<'a> = dyn Fn(&ExtentUser) -> anyhow::Result<Vec<Vec<u8>>> + 'a;
-/// Returns the path of the user's subvolume from the top level if no path leads to it from where paths are shown.
+/// Returns the path of the user's subvolume from the top level if it cannot be reached from the displayed
+/// directory.
 type OutOfSight<'a> = dyn Fn(&ExtentUser) -> anyhow::Result<Option<Vec<u8>>> + 'a;
 
 impl LogicalResolve {
@@ -105,7 +106,7 @@ impl LogicalResolve {
                 writeln!(console.out, "inode {ino} offset {offset} root {root}")?;
                 continue;
             }
-            // As in btrfs-progs: no path leads there.
+            // As in btrfs-progs, because no path leads there.
             if let Ok(Some(subvolume)) = out_of_sight(&user) {
                 let shown = match subvolume.as_slice() {
                     [] => Escaped(b"<FS_TREE>"),

@@ -1,7 +1,7 @@
-//! `ubtrfs inspect-internal min-dev-size`: how small a device could be made.
+//! `ubtrfs inspect-internal min-dev-size`: the smallest size that a device could be shrunk to.
 //!
-//! The rule is that of btrfs-progs, which expects the kernel's way of shrinking. Chunks that lie too far up move into
-//! holes between other chunks, one at a time, and each needs room for a copy meanwhile.
+//! The rule is from btrfs-progs and models the kernel's shrinking. Chunks beyond the new end move into holes
+//! between other chunks, one at a time, and each needs room for a copy during the move.
 
 use std::io::Write;
 use std::ops::Range;
@@ -21,9 +21,9 @@ use crate::presentation::units::Units;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{DeviceOptions, Location};
 
-/// Nothing is allocated below.
+/// Nothing is allocated below this offset.
 const FIRST_BYTE: u64 = 1 << 20;
-/// Moving chunks may make another system chunk, of at most this size.
+/// Moving chunks may create another system chunk, of at most this size.
 const SYSTEM_CHUNK_BYTES: u64 = 32 << 20;
 
 /// Show the size that a device could be shrunk to
@@ -70,7 +70,7 @@ impl ByIoctls for MinDevSize {
     }
 }
 
-/// Returns the allocated ranges of a device, ascending.
+/// Returns the allocated ranges of a device, in ascending order.
 fn extents_on(volume: &Volume, devid: u64) -> anyhow::Result<Vec<Range<u64>>> {
     let tree = volume.tree(RootId::DEV_TREE)?;
     let mut extents = Vec::new();
@@ -108,7 +108,7 @@ fn min_bytes(extents: &[Range<u64>]) -> u64 {
             break;
         };
         let place = hole.start..hole.start.saturating_add(needed);
-        // A copy of the superblock takes room there that the chunk may need.
+        // A superblock copy takes room there that the chunk may need.
         if SUPERBLOCK_OFFSETS.iter().any(|copy| place.contains(copy)) {
             min = min.saturating_add(needed);
         }

@@ -1,4 +1,4 @@
-//! `ubtrfs inspect-internal`: how a volume is made inside.
+//! `ubtrfs inspect-internal`: the internal structures of a volume.
 
 mod dump_super;
 mod dump_tree;
@@ -71,14 +71,14 @@ impl InspectInternal {
     }
 }
 
-/// Returns the directory that stands for "/".
+/// Returns the directory that is displayed as "/".
 fn root_of(opened: &Opened) -> anyhow::Result<FileId> {
     let root = RootId(opened.files.id());
     Ok(opened.volume.engine().root_dir(root)?)
 }
 
-/// Finds the paths of a file from the directory that stands for "/", each with a slash in front. A file that is not below
-/// that directory has paths from the top level, marked `<FS_TREE>`.
+/// Returns the paths of a file below the directory displayed as "/", each with a leading slash. A file
+/// outside that directory has paths from the top level, marked `<FS_TREE>`.
 fn paths_from(volume: &Volume, root: FileId, file: FileId) -> anyhow::Result<Vec<Vec<u8>>> {
     let (is_below, subvolume) = subvolume_path_from(volume, root, file.root)?;
     let start: &[u8] = if is_below { b"" } else { b"<FS_TREE>" };
@@ -89,8 +89,8 @@ fn paths_from(volume: &Volume, root: FileId, file: FileId) -> anyhow::Result<Vec
         .collect())
 }
 
-/// Returns whether a subvolume is below the directory that stands for "/", and its path from there, with a slash in
-/// front. The path of any other is from the top level.
+/// Returns whether a subvolume is below the directory displayed as "/", and its path from there with a
+/// leading slash. Other subvolumes have their path from the top level.
 fn subvolume_path_from(
     volume: &Volume,
     root: FileId,
@@ -111,7 +111,7 @@ fn subvolume_path_from(
         path.extend_from_slice(&place.name);
         names.push(path);
         at = place.dir.root;
-        // More levels than a path can have: subvolumes that hold each other.
+        // More levels than a path can have: subvolumes that contain each other.
         anyhow::ensure!(
             names.len() < MAX_NESTING,
             "subvolume {subvolume} is nested in itself"
@@ -127,7 +127,7 @@ fn subvolume_path_from(
 
 const MAX_NESTING: usize = 4096;
 
-/// Writes a path within a location's volume, as other commands take it.
+/// Writes a path within a location's volume in the notation of the commands.
 fn write_location(console: &mut Console, location: &Location, path: &[u8]) -> std::io::Result<()> {
     use std::io::Write;
     console.write_path(&location.outside(path))?;

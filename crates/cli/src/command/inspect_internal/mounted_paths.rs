@@ -1,4 +1,4 @@
-//! The paths of inodes as they are in a mount that is asked by ioctls.
+//! The paths of inodes in a mount, queried through ioctls.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -14,11 +14,11 @@ use crate::volume_access::control::mountpoint_of;
 use crate::volume_access::ioctls::{Asked, joined};
 use crate::volume_access::location::Location;
 
-/// A path in a mount, and where paths are written from.
+/// A path in a mount, and the bases of displayed paths.
 #[derive(Debug)]
 pub(super) struct MountedPaths {
     pub(super) asked: Asked,
-    /// Prefixes of paths, each with the subvolume whose root it is; the first that holds a file counts.
+    /// Path prefixes, each with the subvolume whose root it is. The first one that contains a file is used.
     bases: Vec<(PathBuf, RootId)>,
 }
 
@@ -33,7 +33,7 @@ impl MountedPaths {
         }
         let path = written.canonicalize().with_context(not_there)?;
         let mountpoint = mountpoint_of(&path).with_context(not_there)?;
-        // One that lies under another mount is out of sight.
+        // A mount point hidden under another mount cannot be used.
         if let Ok(top) = Asked::at(&mountpoint)
             && let Ok(root) = top.root_id()
         {
@@ -42,7 +42,7 @@ impl MountedPaths {
         Ok(MountedPaths { asked, bases })
     }
 
-    /// Returns all paths of a file. Paths that are not in the mount begin with `<FS_TREE>`.
+    /// Returns all paths of a file. Paths outside the mount begin with `<FS_TREE>`.
     pub(super) fn of_file(&self, file: FileId) -> Result<Vec<Vec<u8>>, Errno> {
         let base = self.base_for(file.root)?;
         let paths = self.asked.paths_of(file)?;
@@ -61,7 +61,7 @@ impl MountedPaths {
         Ok([&b"<FS_TREE>"[..], &separated(&path)].concat())
     }
 
-    /// Returns where a subvolume is in the mount; None if it is not there.
+    /// Returns the path of a subvolume in the mount, or None if it is not there.
     fn mounted_base(&self, root: RootId) -> Result<Option<Vec<u8>>, Errno> {
         for (base, from) in &self.bases {
             let (reached, path) = self.asked.subvolume_path(root, *from)?;

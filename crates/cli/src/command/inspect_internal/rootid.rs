@@ -1,4 +1,4 @@
-//! `ubtrfs inspect-internal rootid`: the tree that a path is in.
+//! `ubtrfs inspect-internal rootid`: the id of a path's subvolume.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `ubtrfs inspect-internal tree-stats`: how scattered the blocks of trees are.
+//! `ubtrfs inspect-internal tree-stats`: the fragmentation of trees.
 
 use std::io::Write;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::presentation::json::JsonList;
 use crate::presentation::units::{LongUnits, Units};
 use crate::volume_access::location::{DeviceOptions, Location};
 
-/// A histogram is drawn of at least this many seeks, with this many marks for all.
+/// A histogram needs at least this many seeks. It has this many marks in total.
 const HISTOGRAM_MARKS: u64 = 20;
 
 /// Show how the blocks of trees lie on disk
@@ -143,7 +143,7 @@ fn print(
     Ok(())
 }
 
-/// Prints distances that are met often in a line each. The rest is taken together between them.
+/// Prints frequent distances in a line each, and sums up the others in between.
 fn print_histogram(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     let seeks = stats.total_seeks();
     if seeks < HISTOGRAM_MARKS {

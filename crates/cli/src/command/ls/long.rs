@@ -1,4 +1,4 @@
-//! Lines of a listing: collected for one directory, so that columns can be aligned, then printed.
+//! Lines of a listing, collected per directory to align the columns.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::presentation::{clock, permissions};
 const ACCESS_ACL: &str = "system.posix_acl_access";
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 
-/// A file that is listed.
+/// A listed file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Listed<'a> {
-    /// By its path; a link itself.
+    /// By its path. Links are not followed.
     At(&'a Subvolume, &'a Path),
     Entry(&'a DirEntry),
     Dir(&'a Dir),
@@ -76,7 +76,7 @@ pub(super) struct Layout {
 struct Line {
     name: Vec<u8>,
     ino: u64,
-    /// Only for a long listing.
+    /// Only in a long listing.
     facts: Option<Columns>,
 }
 
@@ -121,7 +121,7 @@ impl Layout {
         }
     }
 
-    /// Adds a line; a file that cannot be read gets an error instead.
+    /// Adds a line. Prints an error for a file that cannot be read.
     pub(super) fn add(&mut self, name: &[u8], file: Listed<'_>, console: &mut Console) {
         match self.line(name, file) {
             Ok(line) => self.lines.push(line),
@@ -175,7 +175,7 @@ impl Layout {
         })
     }
 
-    /// Prints and forgets the lines; of a directory, a long listing begins with its total.
+    /// Prints and clears the lines. A long listing of a directory begins with its total.
     pub(super) fn print(&mut self, out: &mut dyn Write, directory: Option<()>) -> io::Result<()> {
         let lines = std::mem::take(&mut self.lines);
         let columns = || lines.iter().filter_map(|line| line.facts.as_ref());
@@ -277,7 +277,7 @@ fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// Formats a size as `ls -h` shows it: rounded up, one digit behind the point below ten.
+/// Formats a size like `ls -h`: rounded up, with one decimal below ten.
 fn human(bytes: u64) -> String {
     const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
     if bytes < 1024 {

@@ -1,7 +1,7 @@
 //! `ubtrfs ls`: listings in the layout of ls(1), and as JSON.
 //!
-//! Sorted by the bytes of the names, one entry a line. Each directory is read whole before it is
-//! printed; with `-R --json` entries are written as they are met.
+//! Sorted by the bytes of the names, one entry per line. Each directory is read completely before it is
+//! printed. With `-R --json` entries are written during the walk.
 
 mod long;
 
@@ -75,7 +75,7 @@ impl Ls {
             .ok()
     }
 
-    /// Returns options for names in order. Names that begin with a dot are left out unless `all`.
+    /// Returns options for sorted names. Without `all`, names that begin with a dot are skipped.
     fn walk_options(all: bool) -> WalkOptions {
         WalkOptions::new()
             .no_follow(true)
@@ -103,7 +103,7 @@ impl Ls {
         Ok(())
     }
 
-    /// Lists a directory and, if asked, those below it, in the order of `ls -R`.
+    /// Lists a directory and, if requested, those below it, in the order of `ls -R`.
     fn list_directories(
         &self,
         console: &mut Console,
@@ -235,7 +235,7 @@ fn shown_path(error: &ubtrfs::Error) -> Escaped<'_> {
     Escaped::of(path)
 }
 
-/// Returns a path as the user would write it, for headings and single files.
+/// Returns a path in the user's notation, for headings and single files.
 fn shown(location: &Location, path: &Path) -> Vec<u8> {
     let image = location.image.as_os_str().as_bytes();
     [image, b":", path.as_os_str().as_bytes()].concat()

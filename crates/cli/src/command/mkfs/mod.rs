@@ -1,10 +1,10 @@
-//! `ubtrfs mkfs`: make a volume on devices or image files, as mkfs.btrfs does, empty or filled.
+//! `ubtrfs mkfs`: creates a volume on devices or image files, empty or filled, like mkfs.btrfs.
 //!
-//! Everything is checked and planned before anything is opened for writing or made, so that a refused
-//! command leaves no trace.
+//! Everything is checked and planned before any file is created or opened for writing, so a refused command
+//! leaves no trace.
 //!
-//! Here: the options and the order of things. Not here: what a volume consists of (the library), what it is
-//! filled with (`rootdir`).
+//! Here: the options and the sequence of steps. Not here: the structures of a volume (the library), its
+//! contents (`rootdir`).
 
 mod rootdir;
 mod summary;
@@ -31,13 +31,13 @@ use rootdir::{Rootdir, RootdirArgs};
 use summary::Summary;
 use target::Target;
 
-/// The word in a list of features that asks what there is.
+/// The word in a feature list that requests the list of features.
 const LIST_ALL: &str = "list-all";
 const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
 
-/// The option that the program gives itself under the name mkfs.btrfs.
+/// The option that the program adds to itself under the name mkfs.btrfs.
 pub(crate) const AS_MKFS_BTRFS: &str = "as-mkfs-btrfs";
-/// Features that mkfs.btrfs 6.14 does not make by default, and we do.
+/// Features that are defaults here but not in mkfs.btrfs 6.14.
 const NOT_OF_MKFS_BTRFS: &str = "^block-group-tree";
 
 /// Make a btrfs volume on devices or image files
@@ -173,7 +173,7 @@ impl Mkfs {
         let new_volume = self.new_volume(options, source_date_epoch()?)?;
         let geometry = new_volume.geometry(self.devices.len()).reason()?;
         let least = geometry.min_device_bytes();
-        // Files make images as large as they need them.
+        // The size of images follows from the files.
         let image_bytes = rootdir.map(|_| least);
         let (paths, force) = (&self.devices, self.force);
         let mut targets = Target::find_all(paths, byte_count, image_bytes, force, console)?;
@@ -217,7 +217,7 @@ impl Mkfs {
         if rootdir.is_some() {
             console.start_progress(COPY_PROGRESS);
             if targets.iter().any(Target::is_made) {
-                // Ctrl-C leaves no part of a volume behind.
+                // Ctrl-C leaves no incomplete volume behind.
                 interrupt::watch().context("cannot handle signals")?;
             }
         }
@@ -273,7 +273,8 @@ impl Mkfs {
         })
     }
 
-    /// Returns the owner of the root directory. A user can write to a volume of the user's own once it is mounted.
+    /// Returns the owner of the root directory. By default it is the user, who can then write to the mounted
+    /// volume.
     fn root_owner(&self) -> (u32, u32) {
         let own = || {
             let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -302,7 +303,7 @@ impl Mkfs {
         if !self.runtime_features.is_empty() {
             console.warning("runtime features are deprecated, use -O|--features instead");
         }
-        // One list, so that what is asked for by name wins over what a default leaves out.
+        // A single list, so that explicit features override defaults.
         let lists: Vec<&str> = self
             .features
             .iter()
@@ -342,7 +343,7 @@ impl Mkfs {
     }
 }
 
-/// Returns the time that repeatable builds take for the present.
+/// Returns the timestamp for reproducible builds.
 fn source_date_epoch() -> anyhow::Result<Option<SystemTime>> {
     let Some(text) = std::env::var_os(SOURCE_DATE_EPOCH) else {
         return Ok(None);
@@ -356,7 +357,7 @@ fn source_date_epoch() -> anyhow::Result<Option<SystemTime>> {
     })?))
 }
 
-/// Makes the kernel know the volume, where there is one that can.
+/// Registers the volume with the kernel, if the kernel supports it.
 fn register(devices: Vec<FileDevice>) {
     for device in devices {
         let path = device.path().to_owned();
@@ -377,7 +378,7 @@ fn node_or_sector(text: &str) -> anyhow::Result<u32> {
     u32::try_from(size).map_err(|_| anyhow!("size {size} is too large"))
 }
 
-/// Parses a UUID, in the usual form of 36 characters only.
+/// Parses a UUID, only in the usual form of 36 characters.
 fn uuid(text: &str) -> Option<Uuid> {
     let parsed = uuid::Uuid::try_parse(text).ok()?;
     (text.len() == uuid::fmt::Hyphenated::LENGTH).then(|| Uuid(parsed.into_bytes()))

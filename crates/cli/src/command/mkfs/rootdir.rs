@@ -1,4 +1,4 @@
-//! The options that fill a new volume, in the words of mkfs.btrfs.
+//! The options that fill a new volume, named as in mkfs.btrfs.
 
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -18,7 +18,7 @@ use crate::presentation::units::Units;
 
 /// Reads the archive from standard input.
 const STDIN: &str = "-";
-/// Where temporary files go for devices, which have no folder of their own.
+/// The folder of temporary files for devices.
 const TEMPORARY: &str = "/var/tmp";
 
 #[derive(Debug, clap::Args)]
@@ -71,7 +71,7 @@ pub(super) struct RootdirArgs {
     shrink: bool,
 }
 
-/// The folder or archive that a new volume is filled with.
+/// The folder or archive that fills a new volume.
 pub(super) struct Rootdir<'a> {
     args: &'a RootdirArgs,
     /// The path for messages.
@@ -83,27 +83,27 @@ pub(super) struct Rootdir<'a> {
     flags: Vec<FlagsRequest>,
 }
 
-/// A directory that shall be a subvolume.
+/// A directory to turn into a subvolume.
 #[derive(Clone)]
 struct SubvolumeRequest {
     /// Below the root.
     path: PathBuf,
     access: Access,
-    /// Whether a mount shows it.
+    /// Whether it is the default subvolume.
     is_default: bool,
 }
 
-/// Flags for a file, and for all that is in a directory.
+/// Flags for a file, or for everything in a directory.
 #[derive(Clone)]
 struct FlagsRequest {
     /// Below the root.
     path: PathBuf,
-    /// Overwritten in place, and not only without checksums.
+    /// Overwritten in place; otherwise only without checksums.
     no_data_cow: bool,
 }
 
 impl RootdirArgs {
-    /// Checks the options; none if the volume is to be empty.
+    /// Checks the options. Returns None if the volume is to be empty.
     pub(super) fn resolve(&self) -> anyhow::Result<Option<Rootdir<'_>>> {
         let Some(rootdir) = &self.rootdir else {
             for (given, error) in [
@@ -164,7 +164,8 @@ impl RootdirArgs {
         Ok(Some(resolved))
     }
 
-    /// Returns the owner of all files; None if they keep their own. A user alone comes with the group of this number.
+    /// Returns the owner of all files, or None if they keep their own. A user without a group gets the group
+    /// with the same number.
     fn owner(&self) -> Option<(u32, u32)> {
         match self.owner {
             Some(Ownership { uid, gid }) => {
@@ -207,7 +208,7 @@ impl Rootdir<'_> {
             b"ro" => (rest, Access::ReadOnly, false),
             b"default" => (rest, Access::Writable, true),
             b"default-ro" => (rest, Access::ReadOnly, true),
-            // A colon of its own.
+            // The colon is part of the path.
             _ => (given, Access::Writable, false),
         };
         let request = SubvolumeRequest {
@@ -244,7 +245,7 @@ impl Rootdir<'_> {
         })
     }
 
-    /// Returns the path below the root. Whether it is in an archive shows later.
+    /// Returns the path below the root. In an archive its existence is checked later.
     fn below(&self, path: &Path) -> anyhow::Result<PathBuf> {
         if !self.is_folder {
             let names = path.components();
@@ -252,7 +253,7 @@ impl Rootdir<'_> {
             return Ok(names.collect());
         }
         let wrong = || anyhow!("could not get canonical path: {}", path.display());
-        // As for mkfs.btrfs, a leading slash is the root of the volume.
+        // As in mkfs.btrfs, a leading slash means the root of the volume.
         let from_root = path.strip_prefix("/").unwrap_or(path);
         let whole = self.path.join(from_root).canonicalize();
         let whole = whole.map_err(|_| wrong())?;
@@ -260,7 +261,7 @@ impl Rootdir<'_> {
         Ok(below.to_owned())
     }
 
-    /// Warns where fakeroot would have files belong to others than they do.
+    /// Warns if fakeroot shows other owners than the real ones.
     pub(super) fn warn_of_fakeroot(&self, console: &mut Console) {
         let is_faked = std::env::var_os("FAKEROOTKEY").is_some_and(|key| !key.is_empty());
         if is_faked && self.is_folder && self.args.owner().is_none() {
@@ -271,7 +272,8 @@ impl Rootdir<'_> {
         }
     }
 
-    /// Adds these files and options to the volume. The files are opened, before any target is opened for writing.
+    /// Adds these files and options to the volume. The files are opened before any target is opened for
+    /// writing.
     pub(super) fn fill(&self, mkfs: Mkfs, targets: &[Target]) -> anyhow::Result<Mkfs> {
         let growth = match targets.iter().all(Target::is_image) {
             false => Growth::Never,
@@ -377,7 +379,8 @@ impl Rootdir<'_> {
     }
 }
 
-/// Returns the folder for scratch files: `TMPDIR` if it is set, else the folder of the image if there is one.
+/// Returns the folder for scratch files: `TMPDIR` if it is set, otherwise the folder of the image, if there
+/// is one.
 fn scratch_dir(targets: &[Target]) -> PathBuf {
     if let Some(dir) = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()) {
         return dir.into();
@@ -430,7 +433,7 @@ fn compression(text: &str) -> anyhow::Result<Option<(Compression, i32)>> {
     Ok(Some((algorithm, level)))
 }
 
-/// With the level that it has.
+/// An algorithm with its level.
 struct Algorithm(Option<(Compression, i32)>);
 
 impl fmt::Display for Algorithm {

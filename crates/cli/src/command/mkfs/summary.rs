@@ -1,4 +1,4 @@
-//! Output of mkfs: the features there are, warnings about the host, and the new volume.
+//! Output of mkfs: the available features, warnings about the host, and the new volume.
 
 use std::io::Write;
 
@@ -30,8 +30,8 @@ pub(super) fn list_features(default: &FeatureSet, out: &mut impl Write) -> anyho
     Ok(())
 }
 
-/// Warns of a sector size that differs from the page size. A kernel may not mount a volume whose sectors are larger
-/// than its pages.
+/// Warns about a sector size that differs from the page size. A kernel may not mount a volume with sectors
+/// larger than its pages.
 pub(super) fn warn_of_sectorsize(geometry: &Geometry, console: &mut Console) {
     let (sectorsize, page) = (geometry.sectorsize(), page_bytes());
     if sectorsize as usize != page && sectorsize != SMALLEST_SECTORSIZE {
@@ -42,7 +42,7 @@ pub(super) fn warn_of_sectorsize(geometry: &Geometry, console: &mut Console) {
     }
 }
 
-/// Warns of ACLs of an archive that mean nothing on this machine.
+/// Warns about ACLs of an archive that are invalid on this machine.
 pub(super) fn warn_of_acls(left_out: &LeftOutAcls, console: &mut Console) {
     let LeftOutAcls { path, files } = left_out;
     let path = Escaped::of(path);
@@ -52,7 +52,7 @@ pub(super) fn warn_of_acls(left_out: &LeftOutAcls, console: &mut Console) {
     ));
 }
 
-/// Images that are larger than was asked for, as mkfs.btrfs makes them, too.
+/// Warns about images larger than requested, which mkfs.btrfs creates as well.
 pub(super) fn warn_of_growth(made: &MadeVolume, asked: Option<u64>, console: &mut Console) {
     let largest = made.device_bytes.iter().copied().max().unwrap_or(0);
     if let Some(asked) = asked.filter(|&asked| asked < largest) {
@@ -71,7 +71,7 @@ pub(super) fn announce_discard(device: &FileDevice, out: &mut impl Write) -> any
     Ok(out.flush()?)
 }
 
-/// The new volume, in mkfs.btrfs's layout.
+/// The description of the new volume, in mkfs.btrfs's layout.
 #[derive(Clone, Copy)]
 pub(super) struct Summary<'a> {
     pub(super) made: &'a MadeVolume,

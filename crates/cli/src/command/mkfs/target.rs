@@ -1,7 +1,7 @@
-//! A device or image file that a volume is to be made on.
+//! A device or image file for a new volume.
 //!
-//! A target that exists is opened for writing and locked before it is examined, and stays so. Therefore exactly the
-//! device that was found free to overwrite is overwritten.
+//! An existing target is opened for writing and locked before it is examined, and stays open. The device that
+//! was found safe to overwrite is thus the one that is overwritten.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -18,21 +18,21 @@ use crate::volume_access::reason::Reasoned;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) path: PathBuf,
-    /// The bytes of the target that the volume takes.
+    /// The bytes of the target that the volume uses.
     pub(super) used_bytes: u64,
-    /// No size was given, and an image that is there is too small to mean one.
+    /// No size was given, and the existing image is too small to imply one.
     pub(super) may_have_any_size: bool,
-    /// The file or device that is there already, until it is taken by [`Target::open`].
+    /// The existing file or device, until [`Target::open`] takes it.
     device: Option<FileDevice>,
-    /// It was made for the volume.
+    /// Whether it was created for the volume.
     is_made: bool,
-    /// Its directory in sysfs, of a block device.
+    /// The sysfs directory of a block device.
     sysfs: Option<PathBuf>,
 }
 
 impl Target {
-    /// Looks at every path, and refuses what must not be overwritten. Images that are too small or do not
-    /// exist have `image_bytes` if they may grow.
+    /// Examines every path, and refuses targets that must not be overwritten. Missing images and those that
+    /// are too small get `image_bytes`, if they may grow.
     pub(super) fn find_all(
         paths: &[PathBuf],
         byte_count: Option<u64>,
@@ -70,7 +70,7 @@ impl Target {
         force: bool,
         console: &mut Console,
     ) -> anyhow::Result<Target> {
-        // For writing, because that is what finds out whether another process has it.
+        // Opened for writing, as this detects whether another process uses it.
         let device = FileDevice::open(path, DeviceAccess::Write).reason()?;
         if !force {
             refuse_to_overwrite(path, &device, console)?;
@@ -115,10 +115,10 @@ impl Target {
         })
     }
 
-    /// Opens it for writing. An image that is too short is lengthened.
+    /// Opens it for writing. Extends an image that is too short.
     pub(super) fn open(&mut self) -> anyhow::Result<FileDevice> {
         let Some(device) = self.device.take() else {
-            // A file that another process has made since is not overwritten.
+            // Never overwrite a file that another process has created since.
             let made = FileDevice::create_new(&self.path, self.used_bytes).reason()?;
             self.is_made = true;
             return Ok(made);
@@ -130,10 +130,10 @@ impl Target {
         Ok(device)
     }
 
-    /// Removes an image that was made for a volume which could not be made.
+    /// Removes an image that was created for a volume that could not be made.
     pub(super) fn remove_if_made(&self) {
         if self.is_made {
-            // The rest of it is no volume in any case.
+            // The file is not a valid volume in any case.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -142,7 +142,7 @@ impl Target {
         self.is_made
     }
 
-    /// Returns whether it is a file, or will be one.
+    /// Returns whether it is a file, existing or to be created.
     pub(super) fn is_image(&self) -> bool {
         self.sysfs.is_none()
     }
@@ -153,12 +153,12 @@ impl Target {
             .is_some_and(|rotational| rotational == "0")
     }
 
-    /// Reads an attribute of the device's queue in sysfs. A partition has the queue of its disk.
+    /// Reads a queue attribute of the device in sysfs. A partition has the queue of its disk.
     fn queue(&self, attribute: &str) -> Option<String> {
         let sysfs = self.sysfs.as_ref()?;
         let own = std::fs::read_to_string(sysfs.join("queue").join(attribute));
         let text = own.or_else(|_| {
-            // The link must be resolved first: it does not lie where it points.
+            // The parent of the symlink is not the disk, so resolve the link first.
             let disk = sysfs.canonicalize()?.join("../queue").join(attribute);
             std::fs::read_to_string(disk)
         });
@@ -166,7 +166,7 @@ impl Target {
     }
 }
 
-/// Returns the identity of a file or device. Two paths with an equal identity lead to the same one.
+/// Returns the identity of a file or device. Paths with the same identity lead to the same file.
 fn identity(metadata: &Metadata) -> (bool, u64, u64) {
     match metadata.file_type().is_block_device() {
         true => (true, metadata.rdev(), 0),
@@ -199,7 +199,7 @@ fn refuse_to_overwrite(
     Ok(())
 }
 
-/// Refuses sizes on which no usable volume fits, in mkfs.btrfs's words.
+/// Refuses sizes that are too small for a usable volume, in mkfs.btrfs's words.
 pub(super) fn check_sizes(
     targets: &[Target],
     byte_count: Option<u64>,

@@ -1,4 +1,4 @@
-//! `ubtrfs property list`: which properties there are.
+//! `ubtrfs property list`: the available properties.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `ubtrfs property`: the properties of subvolumes, volumes and files, as btrfs-progs has them.
+//! `ubtrfs property`: properties of subvolumes, volumes and files, as in btrfs-progs.
 
 mod get;
 mod list;
@@ -115,7 +115,7 @@ impl Name {
     }
 }
 
-/// Something with properties.
+/// An object with properties.
 trait Object {
     fn kinds(&self) -> &[Kind];
 
@@ -123,7 +123,7 @@ trait Object {
 
     fn label(&self) -> anyhow::Result<Vec<u8>>;
 
-    /// Returns the compression; None if it is not set.
+    /// Returns the compression, or None if it is not set.
     fn compression(&self) -> anyhow::Result<Option<Vec<u8>>>;
 
     fn has(&self, name: Name) -> bool {
@@ -142,7 +142,7 @@ trait Object {
         Ok(())
     }
 
-    /// Returns the value of a property; None if it is not set.
+    /// Returns the value of a property, or None if it is not set.
     fn value(&self, name: Name) -> anyhow::Result<Option<Vec<u8>>> {
         Ok(match name {
             Name::Ro => Some(self.is_read_only()?.to_string().into_bytes()),
@@ -152,8 +152,8 @@ trait Object {
     }
 }
 
-/// Returns the kinds of a path. It is the top of a volume, as a mount point is for btrfs-progs, or a subvolume, or
-/// neither.
+/// Returns the kinds of a path: the top of a volume (a mount point in btrfs-progs), a subvolume, or a plain
+/// inode.
 fn kinds_of(
     location: &Location,
     asked_for: Option<Kind>,
@@ -173,18 +173,18 @@ fn not_detected(location: &Location) -> String {
     format!("failed to detect object type of '{location}'")
 }
 
-/// In an open volume.
+/// An object in an open volume.
 struct Stored {
     volume: Volume,
     file: File,
-    /// The subvolume that the file is in.
+    /// The subvolume that contains the file.
     subvolume: Subvolume,
     kinds: Vec<Kind>,
 }
 
 impl Stored {
-    /// Opens the file of a location, and finds its kinds. `files` are those of the volume below the directory that "/"
-    /// stands for.
+    /// Opens the file of a location, and determines its kinds. `files` are the volume's files below the
+    /// directory displayed as "/".
     fn new(
         volume: &Volume,
         files: &Subvolume,
@@ -225,7 +225,7 @@ impl Object for Stored {
     }
 }
 
-/// In a mount.
+/// An object in a mount.
 struct InMount {
     path: PathBuf,
     kinds: Vec<Kind>,

@@ -1,4 +1,4 @@
-//! `ubtrfs property set`: properties changed.
+//! `ubtrfs property set`: changes properties.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -79,7 +79,7 @@ impl Set {
             return forgotten.reason().with_context(refused);
         }
         if read_only && !object.is_read_only()? {
-            // A later word is refused.
+            // Later writes are refused, so write the buffered data back first.
             let written = target.write_back(&object.subvolume);
             written.with_context(refused)?;
         }
@@ -144,7 +144,7 @@ impl ByIoctls for Set {
     }
 }
 
-/// Parses the value for the property ro.
+/// Parses the value of the property ro.
 fn switch(value: &[u8]) -> anyhow::Result<bool> {
     match value {
         b"true" => Ok(true),

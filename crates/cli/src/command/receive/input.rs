@@ -1,4 +1,4 @@
-//! The stream to be read: this process's, or that of the process that the command is run for.
+//! The stream to read, from this process or from the client that the command runs for.
 
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::volume_access::stream_input;
 
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Opens the stream. `is_shared` means that data behind the stream is for another process, and not to be read.
+/// Opens the stream. With `is_shared`, data after the stream belongs to another process and must not be read.
 pub(super) fn open(
     path: Option<&Path>,
     is_shared: bool,
@@ -19,7 +19,7 @@ pub(super) fn open(
     if let Some(input) = console.take_client_input() {
         return Ok(buffered(input, is_shared));
     }
-    // Its paths and its standard input are not this process's.
+    // The client's paths and standard input are not those of this process.
     if console.is_of_client() {
         bail!("the command sent no stream");
     }

@@ -1,5 +1,5 @@
-//! `ubtrfs receive`: the subvolumes of a send stream, made in a directory of a volume. Or the commands of a stream as
-//! text.
+//! `ubtrfs receive`: creates the subvolumes of a send stream in a directory of a volume, or prints the
+//! commands of a stream.
 
 mod input;
 mod observer;
@@ -78,7 +78,7 @@ impl Receive {
         let Some(dir) = target.find_dir(destination)? else {
             bail!("'{destination}' is not a directory");
         };
-        // The image is readable to the user who mounted it.
+        // The user who mounted the image can read it anyway.
         let owns_image = target
             .rights()
             .is_some_and(|rights| is_our_user(rights.caller));
@@ -97,7 +97,7 @@ impl Receive {
         if let Err(error) = received {
             console.failed(&error.into());
         }
-        // Each file that was received before an error stays.
+        // Subvolumes received before an error are kept.
         changes.commit()
     }
 
@@ -134,7 +134,7 @@ impl Receive {
     }
 }
 
-/// Into a mount of the kernel's btrfs.
+/// Receiving into a mount of the kernel's btrfs.
 impl ByIoctls for Receive {
     fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
         let Some(destination) = &self.destination else {

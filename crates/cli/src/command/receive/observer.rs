@@ -1,4 +1,4 @@
-//! Messages of receiving on a console, in the words of btrfs-progs where these are known to scripts.
+//! Messages of receive on a console, in the words of btrfs-progs where scripts depend on them.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use crate::presentation::quoting::Escaped;
 use crate::print::IsoTime;
 use crate::volume_access::control::receiving;
 
-/// Commands after which the file that is shown is another one.
+/// The number of commands between two updates of the displayed file.
 const SHOWN_EVERY: u64 = 64;
 
 pub(super) struct ConsoleObserver<'a> {
@@ -39,8 +39,8 @@ impl ConsoleObserver<'_> {
         }
     }
 
-    /// Returns whether a command is shown. With -v these are commands that make subvolumes and write data, with -vv
-    /// all.
+    /// Returns whether a command is displayed. With -v these are commands that create subvolumes or write
+    /// data, with -vv all.
     fn is_shown(&self, command: &StreamCommand<'_>) -> bool {
         match command.name() {
             "subvol" | "snapshot" | "write" | "encoded_write" | "clone" => self.console.verbose > 0,
@@ -60,10 +60,10 @@ impl ReceiveObserver for ConsoleObserver<'_> {
             }
             "snapshot" => {
                 self.console.notify_client(&receiving(subvolume));
-                // As btrfs-progs has it.
+                // In the words of btrfs-progs.
                 if !self.console.quiet {
                     let out = &mut self.console.out;
-                    // A reader that has gone away is no reason to stop.
+                    // Continue even if the reader of standard output is gone.
                     let _ = writeln!(out, "At snapshot {name}").and_then(|()| out.flush());
                 }
             }

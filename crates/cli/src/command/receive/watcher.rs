@@ -1,4 +1,5 @@
-//! Telling a mount's kernel what was received: another process may look at a subvolume before it is finished.
+//! Notifies a mount's kernel of received changes: another process may look at a subvolume before it is
+//! complete.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +7,7 @@ use ubtrfs_engine::FileId;
 use ubtrfs_fuse::Changes;
 use ubtrfs_stream::Watcher;
 
-/// Changes that are sent before the kernel is waited for: changes that wait take memory.
+/// The number of changes sent before waiting for the kernel, as pending changes take memory.
 const AT_ONCE: u64 = 1024;
 
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl MountWatcher {
 impl Watcher for MountWatcher {
     fn entry(&self, dir: FileId, name: &[u8]) {
         self.changes.entry(dir, name);
-        // A name that the kernel had not heard of is not in the listing that it keeps, either.
+        // A name that the kernel did not know is not in its cached listing either.
         self.changes.contents(dir);
         self.count();
     }

@@ -1,4 +1,4 @@
-//! `ubtrfs rescue`: what makes a damaged volume usable again.
+//! `ubtrfs rescue`: repairs for damaged volumes.
 
 mod zero_log;
 

@@ -1,6 +1,6 @@
-//! `ubtrfs rescue zero-log`: a pending fsync log is dropped, for logs that cannot be replayed.
+//! `ubtrfs rescue zero-log`: drops a pending fsync log that cannot be replayed.
 //!
-//! Missing devices are no obstacle, as with btrfs-progs. Such a device keeps the log, which is of the same commit.
+//! As in btrfs-progs, devices may be missing. A missing device keeps its log, which extends the same commit.
 //! If the device returns before the next commit, the log can still be replayed.
 
 use std::io::Write;

@@ -104,7 +104,8 @@ impl ByIoctls for Send {
     }
 }
 
-/// Has `send` write into a pipe, and copies what comes out. Errors of writing come first: they end the other side.
+/// Calls `send` with a pipe, and copies its output to `out`. A write error takes precedence, because it ends
+/// the sender.
 fn piped<T: std::marker::Send>(
     out: &mut File,
     send: impl FnOnce(&File) -> T + std::marker::Send,
@@ -124,7 +125,7 @@ fn piped<T: std::marker::Send>(
     })
 }
 
-/// Ends with the pipe, which it closes also when `out` fails.
+/// Copies until the end of the pipe. Closes the pipe even if `out` fails.
 fn copy(mut from: PipeReader, out: &mut File) -> io::Result<()> {
     io::copy(&mut from, out)?;
     out.flush()

@@ -1,4 +1,4 @@
-//! `ubtrfs send`: read-only subvolumes as a stream, whole or as differences.
+//! `ubtrfs send`: read-only subvolumes as a stream, in full or as differences.
 
 mod by_ioctls;
 mod output;
@@ -48,7 +48,7 @@ pub(crate) struct Send {
     volume: VolumeOptions,
 }
 
-/// A subvolume that was named.
+/// A subvolume given as an argument.
 struct Named {
     shown: String,
     snapshot: Snapshot,
@@ -96,7 +96,7 @@ impl Send {
             let mut sink = output.sink(console);
             let sent = subvolume.snapshot.send_behind(&options, &mut sink);
             sent.map_err(output::send_failure)?;
-            // With clone sources alone, each is one for those after it.
+            // With clone sources only, each sent subvolume becomes a clone source for the next.
             if !self.clones.is_empty() && parent.is_none() {
                 clones.push(subvolume);
             }
@@ -113,15 +113,15 @@ impl Send {
         }
     }
 
-    /// Returns the file to be opened for the stream. In a mount the command that was called has opened it, and it is
-    /// standard output here.
+    /// Returns the file to open for the stream. In a mount the client has opened it, and it is standard
+    /// output here.
     fn output_file(&self) -> Option<&Path> {
         let session = self.subvolumes[0].session();
         let is_in_mount = session.is_some_and(|session| session.mount().is_some());
         self.file.as_deref().filter(|_| !is_in_mount)
     }
 
-    /// Returns the version that is asked for, 0 for the newest.
+    /// Returns the requested version. 0 means the newest.
     fn version(&self) -> anyhow::Result<u32> {
         match (self.proto, self.compressed_data) {
             (Some(1), true) => {
@@ -171,7 +171,7 @@ fn failed_to_choose(id: u64) -> String {
     format!("parent determination failed for {id}")
 }
 
-/// Refuses to write to an image of the volume. The stream would overwrite its own source.
+/// Checks that the stream is not written to an image of the volume, its own source.
 fn refuse_image(path: &Path, volume: &Volume) -> anyhow::Result<()> {
     match path.metadata().is_ok_and(|file| volume.lies_on(&file)) {
         true => bail!(

@@ -1,4 +1,4 @@
-//! Where a stream goes: a file, or standard output unless that is a terminal.
+//! The destination of a stream: a file, or standard output unless it is a terminal.
 
 use std::error::Error;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(super) enum Output {
     Standard,
 }
 
-/// Takes the bytes of a stream, and shows how many there were.
+/// Writes the bytes of a stream, and displays their number.
 pub(super) struct Sink<'o> {
     out: &'o mut (dyn Write + Send),
     progress: Option<ProgressBar>,
@@ -70,7 +70,7 @@ impl Output {
     }
 }
 
-/// Cuts the file that the client of a mount has opened to nothing, unless it is an image that is read.
+/// Truncates the file that the client of a mount has opened, unless it is an image of the volume.
 pub(super) fn cut(file: &File, path: &Path, volume: &Volume) -> anyhow::Result<()> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
@@ -87,7 +87,7 @@ pub(super) fn cut(file: &File, path: &Path, volume: &Volume) -> anyhow::Result<(
     stream_output::cut(file)
 }
 
-/// Refuses to write a stream to standard output if that is a terminal.
+/// Checks that standard output is not a terminal.
 pub(super) fn refuse_terminal() -> anyhow::Result<()> {
     match io::stdout().is_terminal() {
         true => bail!("not dumping send stream into a terminal, redirect it into a file"),
@@ -95,8 +95,8 @@ pub(super) fn refuse_terminal() -> anyhow::Result<()> {
     }
 }
 
-/// Returns the error of a write of the stream. A reader that goes away ends other commands without a word. Here the
-/// stream is not whole, and that is an error.
+/// Returns the error of a failed write. Other commands end silently when the reader goes away. Here the
+/// stream is incomplete, so it is an error.
 fn stream_failure(cause: impl fmt::Display) -> anyhow::Error {
     anyhow!("failed to write the stream: {cause}")
 }

@@ -1,7 +1,7 @@
 //! `ubtrfs shell`: several commands on one open volume, from a script or a prompt.
 //!
-//! The commands are those of the command line; their arguments that name a volume name a path in this one
-//! (`Session`). Each change is committed by `sync`, and at the end.
+//! The commands are the same as on the command line. Arguments that would name a volume are paths in this one
+//! (`Session`). Changes are committed by `sync`, and at the end.
 
 mod signals;
 mod words;
@@ -162,7 +162,7 @@ impl Shell {
                 }
             };
             console.set_line(None);
-            // At a prompt the user has seen it.
+            // At a prompt the user has seen the error.
             failed |= console.take_failed() && input.prompt.is_none();
             if flow == Flow::Exit || failed && !self.keep_going {
                 break Ok(());
@@ -175,7 +175,7 @@ impl Shell {
     }
 }
 
-/// Returns the path that `location` gives to `cd`.
+/// Returns the path for `cd` to `location`.
 fn directory(session: &Session, location: &Location) -> anyhow::Result<Vec<u8>> {
     let path = normal(&location.path);
     let shown = Escaped(&path);
@@ -187,7 +187,7 @@ fn directory(session: &Session, location: &Location) -> anyhow::Result<Vec<u8>> 
     Ok(path)
 }
 
-/// Returns a path without empty names and dots, and ".." as it was meant: one name less.
+/// Normalizes a path: removes empty names and dots, and resolves ".." lexically.
 fn normal(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in path.split(|&byte| byte == b'/') {
@@ -202,14 +202,14 @@ fn normal(path: &[u8]) -> Vec<u8> {
     normal
 }
 
-/// Returns the definition of a line, in which paths are those of `session`.
+/// Returns the definition of a line. Its paths are in the volume of `session`.
 fn line_command(session: &Arc<Session>) -> clap::Command {
     fn within(command: clap::Command, session: &Arc<Session>) -> clap::Command {
         let is_alone = command.get_positionals().count() == 1;
         let command = command.mut_args(|arg| {
             let id = arg.get_id().as_str();
             if arg.get_value_parser().type_id() == TypeId::of::<Location>() {
-                // Where an image alone will do, so will nothing.
+                // If an image alone is enough, the argument is optional here.
                 let names = arg.get_value_names().unwrap_or_default();
                 let is_optional = is_alone && names.iter().all(|name| !name.contains("IMAGE:"));
                 let arg = arg
@@ -236,9 +236,9 @@ fn line_command(session: &Arc<Session>) -> clap::Command {
     within(command, session)
 }
 
-/// Arguments that say how a volume is opened.
+/// Arguments for opening a volume.
 const OPENING: [&str; 4] = ["devices", "scan", "degraded", "nodiscard"];
-/// Commands that are about no path in an open volume.
+/// Commands that do not work on a path in an open volume.
 const NOT_IN_SHELL: [&str; 9] = [
     "check",
     "completions",
@@ -283,7 +283,7 @@ fn run_line(
     if let (Verb::Command(command), Some(format)) = (&line.verb, line.format) {
         command.check_format(format)?;
     }
-    // A key that was pressed before is not for this command.
+    // Discard a Ctrl-C from before this command.
     let _ = interrupt::take();
     let (format, verbose, quiet) = (console.format, console.verbose, console.quiet);
     console.format = line.format.unwrap_or(format);
@@ -311,11 +311,11 @@ fn run_line(
     done.map(|()| Flow::Continue)
 }
 
-/// Where lines come from.
+/// The source of lines.
 struct Input {
-    /// The signals of a terminal, at which there is a prompt.
+    /// The signals of a terminal, if there is a prompt.
     prompt: Option<Signals>,
-    /// The line where the last command begins, counted from 1.
+    /// The first line of the last command, counted from 1.
     first_line: u64,
     lines: u64,
 }
@@ -331,7 +331,7 @@ impl Input {
         })
     }
 
-    /// Returns the words of the next command; None at the end. One line may hold several commands.
+    /// Returns the words of the next command, or None at the end. A command may extend over several lines.
     fn next(
         &mut self,
         session: &Session,
@@ -343,7 +343,7 @@ impl Input {
                 prompt(session, console, text.is_empty())?;
                 match signals.wait().context("cannot read standard input")? {
                     Event::Input => {}
-                    // The line is dropped, as in other shells.
+                    // Drop the line, as in other shells.
                     Event::Interrupt => {
                         writeln!(console.out)?;
                         text.clear();

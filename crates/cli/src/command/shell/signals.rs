@@ -1,5 +1,5 @@
-//! Signals of a shell at a prompt. Ctrl-C begins a new line or ends a transfer. The end of the terminal is the end of the
-//! input. So neither loses changes that are not committed.
+//! Signals of a shell at a prompt. Ctrl-C begins a new line or cancels a transfer. A hangup of the terminal
+//! acts as the end of the input. Neither loses uncommitted changes.
 
 use std::io::{self, stdin};
 use std::os::unix::net::UnixStream;
@@ -17,14 +17,14 @@ pub(super) struct Signals {
     ends: UnixStream,
 }
 
-/// The event that a prompt has waited for.
+/// An event that ends the wait at a prompt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event {
     /// There is a line, or the input has ended.
     Input,
-    /// Ctrl-C: the terminal has dropped what was typed.
+    /// Ctrl-C: the terminal has discarded the typed text.
     Interrupt,
-    /// The process is to end, or its terminal has gone.
+    /// The process must end, or its terminal has hung up.
     End,
 }
 

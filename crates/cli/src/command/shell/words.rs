@@ -1,7 +1,6 @@
-//! A line of a script as words: quoting and comments as a POSIX shell has them, and `$'...'`.
+//! Splits a line of a script into words, with quotes and comments as in a POSIX shell, and `$'...'`.
 //!
-//! A name that `ls` prints on a terminal is read back as the same name. Nothing else is special: no variables, no
-//! patterns, no pipes.
+//! A name that `ls` prints on a terminal is read back unchanged. There are no variables, patterns or pipes.
 
 use std::ffi::OsString;
 use std::iter::Peekable;
@@ -13,7 +12,7 @@ mod tests;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum WordsError {
-    /// The next line may go on.
+    /// The next line may complete it.
     #[error("the quote is not closed")]
     Unfinished,
     #[error("a name or argument cannot hold a NUL")]
@@ -53,7 +52,7 @@ impl Splitter<'_> {
                 b'"' => self.double()?,
                 b'$' if self.rest.next_if_eq(&&b'\'').is_some() => self.escaped()?,
                 b'\\' => match self.rest.next() {
-                    // A line that ends so goes on with the next.
+                    // A backslash at the end of the line continues it.
                     Some(b'\n') | None if self.rest.peek().is_none() => {
                         return Err(WordsError::Unfinished);
                     }
@@ -139,7 +138,7 @@ impl Splitter<'_> {
         Ok(())
     }
 
-    /// Reads up to so many further digits. A number that does not fit in a byte is cut, as shells do.
+    /// Reads up to `digits` more digits. As in shells, a number that does not fit in a byte is truncated.
     fn number(&mut self, first: u8, radix: u32, digits: usize) -> u8 {
         let mut number = u32::from(first);
         for _ in 0..digits {

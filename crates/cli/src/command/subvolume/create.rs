@@ -1,4 +1,4 @@
-//! `ubtrfs subvolume create`: new subvolumes.
+//! `ubtrfs subvolume create`: creates subvolumes.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -69,7 +69,7 @@ impl Create {
         let (dir, name) = place::split(path).ok_or(PlaceError::NoName)?;
         let dir = Path::new(OsStr::from_bytes(dir));
         if self.parents {
-            // Names that are made are not followed by dots.
+            // Without dots: `create_dir_all` may not follow a new name with them.
             let dir: PathBuf = dir.components().collect();
             std::fs::create_dir_all(dir)?;
         }
@@ -91,7 +91,7 @@ fn report(
     Ok(())
 }
 
-/// Enters the directories of a path one by one, and makes those that are missing.
+/// Enters the directories of a path one by one, and creates the missing ones.
 fn make_path(target: &Target, path: &[u8]) -> anyhow::Result<()> {
     let names = path.split(|&byte| byte == b'/');
     let mut at = target.open_dir(Path::new("/")).reason()?;
@@ -106,7 +106,7 @@ fn enter_or_make(target: &Target, dir: &Dir, name: &OsStr) -> anyhow::Result<Dir
         Err(error) if error.is_missing() => error,
         found => return Ok(found?),
     };
-    // A link leads nowhere.
+    // A dangling link.
     if dir.symlink_metadata(name).is_ok() {
         return Err(missing.into());
     }

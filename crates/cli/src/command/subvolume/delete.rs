@@ -1,4 +1,4 @@
-//! `ubtrfs subvolume delete`: subvolumes deleted, with all that is in them.
+//! `ubtrfs subvolume delete`: deletes subvolumes with their contents.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -61,7 +61,7 @@ impl Delete {
                 }
                 self.delete(&target, location, console)
             });
-            // Others may be of other volumes.
+            // Continue, because the other arguments may be on other volumes.
             if let Err(error) = deleted {
                 console.failed(&error);
             }
@@ -115,7 +115,7 @@ impl Delete {
             }
             None => target.subvolume(location)?,
         };
-        // Those below are found among all.
+        // Subvolumes below can only be found among all.
         let subvolumes = match self.recursive {
             true => Subvolumes::read(&target.volume)?,
             false => Subvolumes::read_one(&target.volume, id)?,
@@ -161,7 +161,8 @@ impl Delete {
             .with_context(|| cannot_destroy_at(&shown))
     }
 
-    /// Prints a deletion before it is done. A command on an image `ends_with_a_commit`, with any options.
+    /// Prints a deletion before it happens. On an image, the command commits at the end with any options
+    /// (`ends_with_a_commit`).
     fn announce(
         &self,
         id: RootId,
@@ -199,7 +200,7 @@ impl Delete {
     }
 }
 
-/// Why a user may not.
+/// The hint for users who lack permission.
 const NEEDS_OPTION: &str =
     "the mount option user_subvol_rm_allowed lets users delete subvolumes that are theirs";
 const HOLDS_OTHERS: &str = "it holds other subvolumes (-R deletes them)";
@@ -216,11 +217,11 @@ fn is_default(id: RootId, shown: &Location) -> String {
     format!("not deleting default subvolume id {id} '{shown}'")
 }
 
-/// A subvolume that is deleted by ioctls.
+/// A subvolume to delete through ioctls.
 struct Victim {
     id: RootId,
     path: PathBuf,
-    /// If it was found by its path.
+    /// Some if it was found by its path.
     root: Option<Asked>,
 }
 
@@ -244,7 +245,7 @@ impl ByIoctls for Delete {
 }
 
 impl Delete {
-    /// Notes a place in the volume, by its UUID, in which something was deleted.
+    /// Deletes through ioctls. Adds a directory to `volumes`, keyed by UUID, for each volume that changed.
     fn ask(
         &self,
         location: &Location,
@@ -279,8 +280,8 @@ impl Delete {
         deleted
     }
 
-    /// Asks the kernel to delete a subvolume and, if asked, those below it. `place` is the directory in which the
-    /// subvolume stands, or, if that was found by its id, anywhere.
+    /// Deletes a subvolume through ioctls and, if requested, those below it. `place` is its parent directory
+    /// or, for a subvolume given by id, any directory.
     fn ask_for_all(
         &self,
         place: &Asked,
@@ -316,7 +317,7 @@ impl Delete {
         destroy: impl FnOnce() -> Result<(), Errno>,
     ) -> anyhow::Result<()> {
         let shown = Location::written(path.as_os_str());
-        // A caller that may not know which it is leaves that to the kernel.
+        // A caller that may not read the default subvolume leaves the check to the kernel.
         if place.default_subvolume() == Ok(id) {
             bail!(is_default(id, &shown));
         }

@@ -1,4 +1,4 @@
-//! `ubtrfs subvolume diff`: what changed between two snapshots.
+//! `ubtrfs subvolume diff`: the changes between two snapshots.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -88,7 +88,7 @@ fn print(console: &mut Console, change: &Change) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the differences of a file that both snapshots have.
+/// Returns the differences of a file that both snapshots contain.
 fn details(change: &Change) -> Vec<String> {
     let (Some(old), Some(new)) = (&change.old, &change.new) else {
         return Vec::new();
@@ -185,7 +185,7 @@ struct ChangeJson {
     new: Option<AttributesJson>,
     xattrs: Vec<XattrJson>,
     more_xattrs: u64,
-    /// Pairs of the first byte and the one behind the last.
+    /// Pairs of start and exclusive end.
     data: Vec<(u64, u64)>,
     data_is_coarse: bool,
 }
@@ -254,7 +254,7 @@ impl AttributesJson {
             uid: attributes.uid,
             gid: attributes.gid,
             links: attributes.nlink,
-            // The number as the format has it.
+            // The number as stored on disk.
             rdev: u64::from(major) << 20 | u64::from(minor),
             flags: attributes.flag_bits,
             atime: time(attributes.accessed),

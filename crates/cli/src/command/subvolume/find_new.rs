@@ -1,4 +1,4 @@
-//! `ubtrfs subvolume find-new`: what was written to files since a transaction.
+//! `ubtrfs subvolume find-new`: the extents written since a transaction.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -54,7 +54,7 @@ struct ExtentJson {
     path_hex: Option<String>,
 }
 
-/// A file extent; numbers are bytes.
+/// A file extent. Numbers are bytes.
 struct Found {
     inode: u64,
     file_offset: u64,
@@ -83,7 +83,7 @@ impl FindNew {
             let path = extent.path.as_os_str().as_bytes();
             let extent = Found::from(&extent);
             match console.is_json() {
-                // All of it is written at the end.
+                // Everything is written at the end.
                 true => found.push(to_json(&extent, path)),
                 false => extent.write(path, is_terminal, &mut console.out)?,
             }
@@ -135,7 +135,7 @@ impl From<&NewExtent> for Found {
     }
 }
 
-/// Returns the names of the flags that are set.
+/// Returns the names of the set flags.
 fn flags_text(flags: [(bool, &str); 3]) -> String {
     let set = flags.into_iter().filter(|(is_set, _)| *is_set);
     let set: Vec<&str> = set.map(|(_, name)| name).collect();
@@ -145,7 +145,7 @@ fn flags_text(flags: [(bool, &str); 3]) -> String {
     }
 }
 
-/// Converts an extent that a mount reports.
+/// Converts an extent from a mount.
 fn found(key: Key, extent: &FileExtent<'_>) -> Found {
     let (disk_start, offset, is_preallocated) = match extent {
         FileExtent::Inline { .. } => (0, 0, false),
@@ -238,17 +238,17 @@ impl ByIoctls for FindNew {
     }
 }
 
-/// Paths of files in a subvolume that is asked by ioctls.
+/// Paths of files in a subvolume of a mount, queried through ioctls.
 struct AskedNames<'a> {
     asked: &'a Asked,
     root: RootId,
-    /// The last inode, with its path.
+    /// The last inode with its path.
     last: Option<(u64, Option<Vec<u8>>)>,
     last_dir: Option<(FileId, Vec<u8>)>,
 }
 
 impl AskedNames<'_> {
-    /// Returns the first path of a file; None if it has none.
+    /// Returns the first path of a file, or None if it has no path.
     fn path_of(&mut self, inode: u64) -> anyhow::Result<Option<&[u8]>> {
         if self.last.as_ref().is_none_or(|(last, _)| *last != inode) {
             let path = self.look_up(FileId::new(self.root, InodeNr(inode)))?;

@@ -1,4 +1,4 @@
-//! `ubtrfs subvolume get-default`: the subvolume that a mount shows.
+//! `ubtrfs subvolume get-default`: prints the default subvolume.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `ubtrfs subvolume list`: subvolumes and snapshots with the columns that are asked for.
+//! `ubtrfs subvolume list`: subvolumes and snapshots with the requested columns.
 
 use std::cmp::Ordering;
 use std::io::Write;
@@ -179,10 +179,10 @@ impl Column {
     }
 }
 
-/// A subvolume that is listed.
+/// A listed subvolume.
 struct Row<'a> {
     info: &'a Listed,
-    /// 0 for one that stands nowhere.
+    /// 0 without a place.
     parent: u64,
     path: Vec<u8>,
 }
@@ -206,7 +206,7 @@ impl Row<'_> {
         }
     }
 
-    /// Returns the UUID of a column that has one.
+    /// Returns the UUID of a UUID column.
     fn uuid(&self, column: Column) -> Option<Option<Uuid>> {
         match column {
             Column::Uuid => Some(self.info.uuid),
@@ -266,7 +266,7 @@ impl List {
         self.print(console, &subvolumes, RootId(opened.subvolume_id))
     }
 
-    /// Prints the list. `here` is the subvolume that the path is in.
+    /// Prints the list. `here` is the subvolume of the path.
     fn print(
         &self,
         console: &mut Console,
@@ -288,7 +288,7 @@ impl List {
         Ok(())
     }
 
-    /// Returns the rows asked for, in order.
+    /// Returns the requested rows, in order.
     fn rows<'a>(&self, subvolumes: &'a Subvolumes, here: RootId) -> Vec<Row<'a>> {
         let from = (!self.all && !self.only_below).then_some(here);
         let mut rows = Vec::new();

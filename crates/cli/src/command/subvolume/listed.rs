@@ -1,4 +1,4 @@
-//! The subvolumes that there are, as an open volume or a mount lists them.
+//! The list of subvolumes, from an open volume or a mount.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -16,15 +16,15 @@ use crate::volume_access::ioctls::{self, Asked};
 use crate::volume_access::location::Location;
 use crate::volume_access::reason::Reasoned;
 
-/// The facts of a subvolume that are shown.
+/// The displayed properties of a subvolume.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub(super) id: RootId,
-    /// The one that holds it.
+    /// The subvolume that contains it.
     parent: Option<RootId>,
-    /// The path within that one.
+    /// The path within its parent subvolume.
     path: Option<Vec<u8>>,
-    /// The last name of the path, which may be known alone. None for one that stands nowhere.
+    /// The last name of the path, which may be known without the path. None without a place.
     pub(super) name: Option<Vec<u8>>,
     pub(super) uuid: Option<Uuid>,
     pub(super) parent_uuid: Option<Uuid>,
@@ -41,7 +41,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// Creates an entry from a subvolume of a volume. `path` is that within the subvolume that holds it.
+    /// Creates an entry from a subvolume of a volume. `path` is relative to its parent subvolume.
     fn of_volume(info: SubvolumeInfo, path: Option<Vec<u8>>) -> Listed {
         let is_known = |time: &SystemTime| FileTime::from(*time).sec != 0;
         Listed {
@@ -64,7 +64,8 @@ impl Listed {
         }
     }
 
-    /// Takes what a mount reports; `dir_path` gives the path of a directory in its subvolume.
+    /// Creates an entry from a mount's information. `dir_path` returns the path of a directory in its
+    /// subvolume.
     fn of_mount(info: EngineInfo, dir_path: impl Fn(FileId) -> Option<Vec<u8>>) -> Listed {
         let item = info.item;
         let some = |uuid: Uuid| Some(uuid).filter(|uuid| !uuid.is_nil());
@@ -89,7 +90,7 @@ impl Listed {
             is_read_only: item.flags().contains(RootItemFlags::RDONLY),
             generation: item.generation.get(),
             created_generation: match (item.otransid.get(), info.snapshot_transid) {
-                // Volumes of old kernels know it of snapshots only.
+                // Volumes of old kernels have it only for snapshots.
                 (0, Some(transid)) => transid.0,
                 (otransid, _) => otransid,
             },
@@ -106,7 +107,7 @@ fn last_name(path: &[u8]) -> Option<Vec<u8>> {
     path.rsplit(|&byte| byte == b'/').next().map(<[u8]>::to_vec)
 }
 
-/// Returns the rest of a path behind that of a directory above. Both begin at the top.
+/// Returns the rest of a path below a directory. Both paths begin at the top.
 fn path_from<'p>(above: &Path, path: &'p Path) -> Option<&'p [u8]> {
     let path = path.as_os_str().as_bytes();
     match above.as_os_str().as_bytes() {
@@ -119,9 +120,9 @@ fn path_from<'p>(above: &Path, path: &'p Path) -> Option<&'p [u8]> {
 #[derive(Debug)]
 pub(super) struct Subvolumes {
     by_id: BTreeMap<RootId, Listed>,
-    /// Where paths begin.
+    /// The start of displayed paths.
     pub(super) top: RootId,
-    /// Whether there are no others. A caller who does not see all gets no deleted ones.
+    /// Whether the list is complete. A caller that does not see all subvolumes gets no deleted ones.
     pub(super) is_all: bool,
 }
 
@@ -130,12 +131,12 @@ impl Subvolumes {
         Ok(Subvolumes::of_volume(volume.subvolumes().reason()?, true))
     }
 
-    /// Reads one subvolume and those above it, however many others there are.
+    /// Reads a subvolume and its ancestors, without reading all others.
     pub(super) fn read_one(volume: &Volume, id: RootId) -> anyhow::Result<Subvolumes> {
         let mut infos: Vec<SubvolumeInfo> = Vec::new();
         let mut next = Some(id.0);
         while let Some(at) = next
-            // A loop of subvolumes comes back to one that was read.
+            // A loop of subvolumes returns to one that was read.
             && infos.iter().all(|info| info.id != at)
             && let Some(info) = volume.subvolume_info(at).reason()?
         {
@@ -162,8 +163,7 @@ impl Subvolumes {
         }
     }
 
-    /// Asks for the subvolumes of a mount, as far as the caller may know of them. `asked` is the file that a location
-    /// leads to.
+    /// Queries the subvolumes of a mount that the caller may see. `asked` is the file at a location.
     pub(super) fn ask_at(asked: &Asked, location: &Location) -> anyhow::Result<Subvolumes> {
         let path = location.written_path().canonicalize();
         let mountpoint = path.and_then(|path| mountpoint_of(&path));
@@ -171,7 +171,7 @@ impl Subvolumes {
         Subvolumes::ask(asked, &mountpoint)
     }
 
-    /// Asks a mount from any place in it. A caller who may not see all subvolumes gets those below `top`.
+    /// Queries a mount from any place in it. A caller that may not see all subvolumes gets those below `top`.
     pub(super) fn ask(asked: &Asked, top: &Path) -> anyhow::Result<Subvolumes> {
         let found =
             ioctls::Subvolumes::ask(asked, top).context("cannot see which subvolumes there are")?;
@@ -186,11 +186,11 @@ impl Subvolumes {
         })
     }
 
-    /// Adds the subvolume that a directory is the root of, if it was not seen. A directory above may not be for the
-    /// caller to read.
+    /// Adds the subvolume with this root directory, if it is missing. The caller may be unable to read a
+    /// directory above it.
     pub(super) fn add(&mut self, root: &Asked) -> anyhow::Result<()> {
         let info = ioctls::info_of(&root.subvolume_info()?);
-        // Its name is known, the way to it is not.
+        // Its name is known, but not its path.
         let listed = Listed::of_mount(info, |_| None);
         self.by_id.entry(listed.id).or_insert(listed);
         Ok(())
@@ -204,12 +204,12 @@ impl Subvolumes {
         self.by_id.values()
     }
 
-    /// Returns the path from `from` if that holds the subvolume, else from the top. Returns None if it stands nowhere,
-    /// being deleted.
+    /// Returns the path from `from` if that contains the subvolume, and the path from the top otherwise.
+    /// Returns None for a deleted subvolume.
     pub(super) fn path(&self, id: RootId, from: Option<RootId>) -> Option<Vec<u8>> {
         let mut names = Vec::new();
         let mut at = id;
-        // A loop of subvolumes would come back to one that was seen.
+        // A loop of subvolumes would return to one that was visited.
         for _ in 0..=self.by_id.len() {
             names.push(self.get(at)?.path.as_deref()?);
             let parent = self.parent(at)?;
@@ -222,7 +222,7 @@ impl Subvolumes {
         None
     }
 
-    /// Returns all subvolumes below a subvolume, each before the one that holds it.
+    /// Returns all subvolumes below a subvolume, each before its parent.
     pub(super) fn below(&self, id: RootId) -> Vec<RootId> {
         let mut found = vec![id];
         let mut seen = 0;
@@ -237,7 +237,7 @@ impl Subvolumes {
         found.split_off(1).into_iter().rev().collect()
     }
 
-    /// Returns the subvolume that holds this one.
+    /// Returns the parent subvolume.
     pub(super) fn parent(&self, id: RootId) -> Option<RootId> {
         self.get(id)?.parent
     }
@@ -249,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns how many blocks of trees `read` looked at.
+    /// Returns the number of tree blocks that `read` looked at.
     fn blocks_of(volume: &Volume, read: impl FnOnce()) -> u64 {
         let looks = || {
             let stats = volume.engine().node_store().stats();
@@ -280,7 +280,7 @@ mod tests {
             let to = format!("/s{number}");
             root.snapshot("/", to, Access::Writable).unwrap();
         }
-        // The root tree has a level more.
+        // The root tree has one more level.
         let many = blocks_of(&volume, read);
         assert!(
             many <= few * 2,

@@ -106,7 +106,7 @@ impl Qgroups {
         }
     }
 
-    /// Returns them as the file system of `dir` takes them.
+    /// Returns them in the form for the file system of `dir`.
     fn inherited_in(&self, dir: &Asked) -> anyhow::Result<Inherited> {
         if !dir.is_kernels()? {
             self.refuse()?;

@@ -1,4 +1,4 @@
-//! `ubtrfs subvolume set-default`: which subvolume a mount shows.
+//! `ubtrfs subvolume set-default`: sets the default subvolume.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -45,14 +45,14 @@ impl SetDefault {
         changes.commit()
     }
 
-    /// Returns the id that was written where a location may be.
+    /// Returns the id that was given in place of a location.
     fn id(&self) -> anyhow::Result<RootId> {
         let text = match self.subvolume.session() {
             Some(_) => self.subvolume.file_name().unwrap_or_default(),
             None => self.subvolume.image.as_os_str().as_bytes(),
         };
         let id = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        // The kernel takes 0 as the top level as well.
+        // As in the kernel, 0 means the top level.
         match id {
             Some(0) => Ok(RootId::FS_TREE),
             Some(id) => Ok(RootId(id)),

@@ -1,4 +1,4 @@
-//! `ubtrfs subvolume show`: all about one subvolume.
+//! `ubtrfs subvolume show`: the properties of one subvolume.
 
 use std::io::Write;
 use std::time::SystemTime;
@@ -40,7 +40,7 @@ const WRITABLE_BUT_RECEIVED: &str = "the subvolume is read-write and has receive
      \t 'SUBVOLUME FLAGS' in manual page btrfs-subvolume for\n\
      \t further information.";
 
-/// The facts that are shown as text.
+/// The properties displayed as text.
 struct Facts<'a> {
     info: &'a Listed,
     path: Vec<u8>,
@@ -70,7 +70,7 @@ impl From<SubvolumeQuota> for Quota {
     }
 }
 
-/// That of a mount.
+/// From a mount.
 impl From<AskedQuota> for Quota {
     fn from(quota: AskedQuota) -> Quota {
         let AskedQuota {
@@ -223,7 +223,7 @@ impl<'a> Facts<'a> {
             RootId::FS_TREE => b"<FS_TREE>".to_vec(),
             _ => info.name.clone().unwrap_or_default(),
         };
-        // Where the top of what is seen stands is not seen.
+        // The place of the highest visible subvolume is unknown.
         let path = subvolumes.path(info.id, None);
         Ok(Facts {
             info,

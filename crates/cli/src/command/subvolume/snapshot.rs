@@ -1,4 +1,4 @@
-//! `ubtrfs subvolume snapshot`: snapshots made.
+//! `ubtrfs subvolume snapshot`: creates snapshots.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -102,7 +102,7 @@ impl Snapshot {
         format!("'{}' has no name that the snapshot could take", self.source)
     }
 
-    /// Returns the directory and the name in it, and the path of both as it is shown.
+    /// Returns the directory, the name in it, and the displayed path.
     fn place_outside(&self) -> anyhow::Result<(PathBuf, OsString, Location)> {
         let destination = self.destination.written_path();
         if destination.is_dir() {

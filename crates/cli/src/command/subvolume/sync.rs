@@ -1,4 +1,4 @@
-//! `ubtrfs subvolume sync`: the space of deleted subvolumes freed.
+//! `ubtrfs subvolume sync`: frees the space of deleted subvolumes.
 
 use std::io::Write;
 use std::time::Duration;
@@ -60,14 +60,14 @@ impl Sync {
             return Ok(deleted.map(|info| RootId(info.id)).collect());
         }
         self.check_ids()?;
-        // Nothing can delete it while this command has the image.
+        // No process can delete it while this command holds the image.
         if let Some(id) = self.first_alive(volume)? {
             bail!("subvolume {id} was not deleted");
         }
         Ok(self.ids.iter().copied().map(RootId).collect())
     }
 
-    /// Waits until the subvolumes that are named have been deleted, as others may do on a mount.
+    /// Waits until the given subvolumes have been deleted, as other processes may do on a mount.
     fn wait_for_deletions(&self, console: &mut Console) -> anyhow::Result<()> {
         self.check_ids()?;
         say_how_many(self.ids.len(), console)?;
@@ -92,7 +92,7 @@ impl Sync {
         Ok(None)
     }
 
-    /// Refuses ids that no subvolume can have.
+    /// Checks that subvolumes can have these ids.
     fn check_ids(&self) -> anyhow::Result<()> {
         let ids = RootId::FIRST_FREE..=RootId::LAST_FREE;
         match self.ids.iter().find(|id| !ids.contains(id)) {
@@ -123,7 +123,7 @@ fn say_gone(id: RootId, number: usize, all: usize, console: &mut Console) -> any
     Ok(writeln!(out, "Subvolume id {id} is gone ({number}/{all})")?)
 }
 
-/// Between looks whether subvolumes are gone, if nothing else is said.
+/// The default time between checks whether subvolumes are freed.
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl ByIoctls for Sync {
@@ -146,7 +146,7 @@ impl ByIoctls for Sync {
         let all = left.len();
         say_how_many(all, console)?;
         console.out.flush()?;
-        // The thread that deletes them wakes up with a commit.
+        // A commit wakes the thread that frees them.
         asked.sync()?;
         let pause = self.pause.unwrap_or(PAUSE);
         let mut gone = 0;

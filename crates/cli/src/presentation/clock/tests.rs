@@ -1,4 +1,4 @@
-//! Times as touch(1) takes them.
+//! Times as in touch(1).
 
 use std::time::{Duration, UNIX_EPOCH};
 

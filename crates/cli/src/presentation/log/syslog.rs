@@ -1,4 +1,4 @@
-//! The system's logger, journald or a syslog daemon: datagrams to `/dev/log`, as syslog(3) sends them.
+//! The system's logger, journald or a syslog daemon: datagrams to `/dev/log`, in the format of syslog(3).
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -24,13 +24,13 @@ impl Syslog {
 
     fn connect_to(path: &Path) -> io::Result<Syslog> {
         let socket = UnixDatagram::unbound()?;
-        // The server of a mount must not wait for a logger, which may have its files there.
+        // A mount's server must never wait for a logger, which may store its files on that mount.
         socket.set_nonblocking(true)?;
         socket.connect(path)?;
         Ok(Syslog { socket })
     }
 
-    /// Sends a line. `text` begins with the level's name, which the priority says as well.
+    /// Sends a line. `text` begins with the level's name, in addition to the priority.
     pub(super) fn send(&self, level: Level, text: &[u8]) -> io::Result<()> {
         let severity = match level {
             Level::ERROR => 3,

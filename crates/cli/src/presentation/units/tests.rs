@@ -1,4 +1,4 @@
-//! Sizes against what btrfs-progs 6.14 printed for the same bytes.
+//! Sizes, compared with the output of btrfs-progs 6.14.
 
 use super::Units;
 

@@ -1,4 +1,4 @@
-//! Values are written and read as getfattr and setfattr do.
+//! Values are encoded and decoded as by getfattr and setfattr.
 
 use super::{Encoding, decode, encode};
 

@@ -1,4 +1,4 @@
-//! Chunks and devices: what lies where, error counts, a replacement under way.
+//! Chunks and devices: their positions, error counts, and a replacement in progress.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -115,7 +115,7 @@ pub(super) fn persistent(out: &mut dyn Write, key: Key, item: &[u8]) -> io::Resu
     )
 }
 
-/// A number by its name.
+/// A number displayed by its name.
 struct Named(u64, &'static [&'static str]);
 
 impl fmt::Display for Named {
@@ -140,8 +140,8 @@ const STATES: &[&str] = &[
     "SUSPENDED",
 ];
 
-/// Prints the item of a device replacement. btrfs-progs 6.14 shows the start time in the place of the stop time; this
-/// is the stop time.
+/// Prints the item of a device replacement, with the stop time. btrfs-progs 6.14 displays the start time
+/// there.
 pub(super) fn dev_replace(
     out: &mut dyn Write,
     item: &[u8],

@@ -18,7 +18,7 @@ const EXTENT_FLAGS: Table = &[
     (ExtentFlags::TREE_BLOCK.bits(), "TREE_BLOCK"),
     (ExtentFlags::FULL_BACKREF.bits(), "FULL_BACKREF"),
 ];
-/// Checksum bytes in one line of text.
+/// Checksum bytes per line.
 const CSUM_LINE_BYTES: usize = 16;
 
 fn tree(id: u64) -> Objectid {

@@ -15,7 +15,7 @@ use crate::print::time::Stamp;
 
 const HIDDEN: &[u8] = b"HIDDEN";
 
-/// Bytes that are shown of the value of an attribute.
+/// The most displayed bytes of an attribute's value.
 const SHOWN_DATA_BYTES: usize = 255;
 
 const INODE_FLAGS: Table = &[
@@ -155,7 +155,7 @@ pub(super) fn dir_log(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A compression by number and name.
+/// A compression as number and name.
 struct Compression(u8);
 
 impl std::fmt::Display for Compression {

@@ -108,7 +108,7 @@ pub(super) fn temporary(out: &mut dyn Write, key: Key, item: &[u8]) -> io::Resul
     Ok(())
 }
 
-/// Splits a number that is a minimum and a maximum of 4 bytes each.
+/// Splits a number into a minimum and a maximum of 4 bytes each.
 fn range(number: U64) -> (u32, u32) {
     (number.get() as u32, (number.get() >> 32) as u32)
 }

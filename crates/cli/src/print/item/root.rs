@@ -14,7 +14,7 @@ use crate::print::time::Stamp;
 
 const ROOT_FLAGS: Table = &[(RootItemFlags::RDONLY.bits(), "RDONLY")];
 
-/// Prints a root item. The fields that came later are only shown if a kernel that knows them wrote the item last.
+/// Prints a root item. Newer fields are displayed only if a kernel that knows them wrote the item last.
 pub(super) fn root_item(
     out: &mut dyn Write,
     item: &[u8],
@@ -69,8 +69,8 @@ pub(super) fn root_item(
     writeln!(out, "\t\trtime {}", Stamp(&root.rtime, zone))
 }
 
-/// Prints a root reference or back reference. The layout shows these names as they are, also where other names are
-/// hidden.
+/// Prints a root reference or back reference. As in btrfs-progs, these names are displayed even if other
+/// names are hidden.
 pub(super) fn root_ref(
     out: &mut dyn Write,
     word: &str,

@@ -32,7 +32,7 @@ pub(super) fn free_space_info(out: &mut dyn Write, item: &[u8]) -> io::Result<()
     )
 }
 
-/// Prints an item of type 0, of which only the headers of version 1 caches are known.
+/// Prints an item of type 0. Only the headers of version 1 caches are known.
 pub(super) fn cache_header(out: &mut dyn Write, key: Key, item: &[u8]) -> io::Result<()> {
     let Ok((header, _)) = FreeSpaceHeader::ref_from_prefix(item) else {
         return Ok(());

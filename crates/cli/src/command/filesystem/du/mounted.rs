@@ -1,6 +1,6 @@
-//! The space that files in a mount use, by the extents that the kernel reports.
+//! The disk usage of files in a mount, from the extents that the kernel reports.
 //!
-//! Subvolumes have device numbers of their own, as other file systems have. The id of the volume tells them apart.
+//! Subvolumes have separate device numbers, just like other file systems. The fsid distinguishes them.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata, ReadDir};
@@ -19,19 +19,19 @@ use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::ioctls::Asked;
 
-/// Is given each path with what it uses, and for the argument itself how much of that is shared within it.
+/// Called for each path with its usage, and for the argument also with the bytes shared within it.
 pub(super) type Show<'a> =
     dyn FnMut(&mut Console, &[u8], Usage, Option<u64>) -> anyhow::Result<()> + 'a;
 
-/// Measures one argument.
+/// The measurement of one argument.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     ranges: SharedRanges,
-    /// Directories, and files with several names, that were counted. A bind mount shows a directory twice.
+    /// Directories and hard-linked files that were counted. A bind mount shows a directory twice.
     seen: HashSet<(u64, u64)>,
-    /// The id of the volume that the argument is in, unless the argument is an empty subvolume directory.
+    /// The fsid of the argument's volume, unless the argument is an empty subvolume directory.
     volume: Option<[u8; 16]>,
-    /// Directories that are open, from the argument down.
+    /// Open directories, from the argument down.
     open: Vec<Directory>,
 }
 
@@ -133,7 +133,7 @@ impl Meter {
         }
     }
 
-    /// Enters a directory, or counts and shows a file. The error has the path that it is about.
+    /// Enters a directory, or counts and prints a file. Returns an error with its path.
     fn entry(
         &mut self,
         path: &Path,
@@ -149,7 +149,7 @@ impl Meter {
             if above != Some(metadata.dev()) && !self.is_of_volume(path) {
                 return Ok(());
             }
-            // All empty subvolume directories have one number.
+            // All empty subvolume directories have the same inode number.
             let has_number = metadata.ino() != InodeNr::EMPTY_SUBVOL_DIR.0;
             if has_number && !self.seen.insert((metadata.dev(), metadata.ino())) {
                 return Ok(());
@@ -167,14 +167,14 @@ impl Meter {
             .map_err(|error| failed(anyhow!(Unshown(error))))
     }
 
-    /// Returns whether a directory with another device number is of a subvolume of the same volume.
+    /// Returns whether a directory with another device number is a subvolume of the same volume.
     fn is_of_volume(&self, dir: &Path) -> bool {
         if !is_btrfs(dir) {
             return false;
         }
         match volume_of(dir) {
             Ok(Some(volume)) => Some(volume) == self.volume,
-            // An empty subvolume directory, or one that cannot be opened: entering it gives the error.
+            // An empty subvolume directory, or one that cannot be opened: entering it returns the error.
             Ok(None) | Err(_) => true,
         }
     }
@@ -196,19 +196,19 @@ impl Meter {
             }
         });
         match outcome {
-            // Of the kernel itself, for file systems that report no extents.
+            // From the VFS, for file systems that report no extents.
             Err(Errno::OPNOTSUPP) => Err(Errno::NOTTY.into()),
             outcome => Ok(outcome.map(|()| usage)?),
         }
     }
 }
 
-/// Standard output failed.
+/// Writing to standard output failed.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 struct Unshown(anyhow::Error);
 
-/// Returns whether there is no use in going on.
+/// Returns whether the error ends the measurement.
 fn is_final(error: &anyhow::Error) -> bool {
     crate::volume_access::ioctls::is_unknown(error) || error.is::<Unshown>()
 }
@@ -218,7 +218,7 @@ fn is_unreadable(error: &anyhow::Error) -> bool {
     error.is_some_and(|error| is_denied(error.kind()))
 }
 
-/// Returns the id of the volume, or None for an empty subvolume directory, which answers no ioctls.
+/// Returns the fsid, or None for an empty subvolume directory, which supports no ioctls.
 fn volume_of(path: &Path) -> Result<Option<[u8; 16]>, Errno> {
     match Asked::at(path)?.volume_info() {
         Ok(info) => Ok(Some(info.fsid)),

@@ -1,7 +1,7 @@
 //! `ubtrfs inspect-internal dump-tree`: the trees of a volume, block by block.
 //!
-//! A block that cannot be read or is not sound is reported, and so is a tree or an address that is not there. The dump
-//! goes on, and that is no failure of the command, as with btrfs-progs. The root tree itself may be damaged.
+//! Unreadable or damaged blocks are reported, and so are missing trees and addresses. As in btrfs-progs, the
+//! dump then continues, and the command does not fail. Even the root tree may be damaged.
 
 mod tree_id;
 mod walk;
@@ -83,7 +83,7 @@ pub(crate) struct DumpTree {
 
 impl DumpTree {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        // All that can be read of devices is shown, whatever is missing.
+        // Show everything that is readable, even if devices are missing.
         let is_mount = self.images.iter().any(|image| image.session().is_some());
         let options = DeviceOptions::scanning(self.scan.clone(), self.degraded || !is_mount)
             .only_named(self.noscan)
@@ -129,7 +129,7 @@ impl DumpTree {
         self.roots || self.backups
     }
 
-    /// Returns whether the trees that the superblock names are shown beside the rest.
+    /// Returns whether the trees that the superblock names are displayed in addition to the others.
     fn shows_top_trees(&self) -> bool {
         !self.extents && !self.uuid && self.tree.is_none()
     }
@@ -151,7 +151,7 @@ impl DumpTree {
     }
 }
 
-/// Returns whether a tree is shown without the other contents of the volume.
+/// Returns whether a tree is displayed without the other contents of the volume.
 fn is_top_tree(tree: RootId) -> bool {
     matches!(
         tree,
@@ -159,7 +159,7 @@ fn is_top_tree(tree: RootId) -> bool {
     )
 }
 
-/// One run over an open volume.
+/// One dump of an open volume.
 struct Dump<'a> {
     command: &'a DumpTree,
     volume: &'a Volume,
@@ -187,7 +187,7 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// Returns the root of one of the top trees; None if the volume has none.
+    /// Returns the root of one of the top trees, or None if the volume lacks it.
     fn top_root(&self, tree: RootId) -> anyhow::Result<Option<CommittedRoot>> {
         let superblock = self.volume.superblock();
         Ok(match tree {
@@ -240,7 +240,7 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// Shows the log of each subvolume, if there is one.
+    /// Prints the log of each subvolume, if there is one.
     fn logs(&self, console: &mut Console) -> anyhow::Result<()> {
         self.trees_in(console, &|| self.top_root(RootId::TREE_LOG))
     }
@@ -259,7 +259,7 @@ impl Dump<'_> {
         self.walk.tree(console, &|| self.top_root(tree))
     }
 
-    /// Shows the trees that the root items in the tree of `root` name, in the order of their ids.
+    /// Prints the trees named by the root items in the tree of `root`, in the order of their ids.
     fn trees_in(
         &self,
         console: &mut Console,
@@ -270,7 +270,8 @@ impl Dump<'_> {
         while let Some(start) = from {
             let found = self.walk.next_root(root, start)?;
             for report in found.reports {
-                // The tree of the root items is shown before, if at all, with the reports on its blocks.
+                // The tree with the root items was printed before, with the reports on its blocks, if it is
+                // printed at all.
                 if !self.command.shows_top_trees() && reported.insert(report.clone()) {
                     console.report(report);
                 }
@@ -312,7 +313,7 @@ impl Dump<'_> {
     }
 }
 
-/// Returns where a root item says that its tree is. It returns None if the item is no root item of any length.
+/// Decodes the location of a tree from a root item of any version. Returns None if the item is invalid.
 fn decode_root(key: Key, item: &[u8]) -> Option<CommittedRoot> {
     let item = RootItem::decode(item)?;
     Some(CommittedRoot {

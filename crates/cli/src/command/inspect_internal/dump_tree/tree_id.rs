@@ -1,5 +1,5 @@
-//! Trees as users name them: by number, or by name in any case, with `-` for `_`. The prefix that the kernel's sources
-//! put around a name (`BTRFS_`, `_TREE`, `_OBJECTID`) may be left out.
+//! Names of trees: a number, or a name in any case, with `-` for `_`. The affixes of the kernel's names
+//! (`BTRFS_`, `_TREE`, `_OBJECTID`) are optional.
 
 use std::str::FromStr;
 

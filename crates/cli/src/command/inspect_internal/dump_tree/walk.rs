@@ -1,16 +1,16 @@
 //! Printing the blocks of a tree in an order.
 //!
-//! Level by level, the interior nodes are walked again for each level, from the cache. Remembering the addresses of a
-//! level would need memory in proportion to the tree.
+//! Level by level, the interior nodes are walked again for each level, from the cache. Storing the addresses
+//! of a level would need memory in proportion to the tree.
 //!
-//! A damaged block is reported, and printed if its checksum still shows that it was written like that. The
-//! blocks below it are not followed: its pointers could lead to the same blocks again and again.
+//! A damaged block is reported. It is printed if its checksum is valid, so that it was written like that. The
+//! blocks below it are not followed, because its pointers could lead to the same blocks repeatedly.
 //!
 //! Invariants
-//! - DUMP-1: nothing is written while the epoch is held that keeps blocks from being allocated again. So a reader may
-//!   stop for as long as it likes while writers of the volume go on. A tree is shown in pieces, each as the tree is at
-//!   its time, from the key on that the piece before came to.
-//! - DUMP-2: a piece ends further on than it begins, so that a dump ends on any bytes.
+//! - DUMP-1: nothing is written while the epoch is held that prevents the reuse of blocks. A reader of the
+//!   output may therefore pause arbitrarily long while writers continue. A tree is printed in pieces. Each
+//!   piece shows the tree at its time, from the key where the previous piece ended.
+//! - DUMP-2: a piece ends at a higher position than it begins, so a dump ends on any bytes.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -47,22 +47,22 @@ impl Shown {
     }
 }
 
-/// Where a block lies in its tree.
+/// The position of a block in its tree.
 #[derive(Clone, Copy)]
 struct Span {
     start: Key,
-    /// Where the next block of its level begins; None for the last.
+    /// The start of the next block on its level. None for the last.
     end: Option<Key>,
-    /// The lowest of the levels above whose block goes on behind the end.
+    /// The lowest higher level whose block extends beyond the end.
     open: u8,
 }
 
-/// How far a dump has come.
+/// The progress of a dump.
 #[derive(Clone, Copy)]
 struct Position {
-    /// Blocks that end here or before have been shown.
+    /// Blocks that end at or before this key have been printed.
     key: Key,
-    /// So have blocks that hold the key, from this level up.
+    /// Also blocks that contain the key have been printed, from this level up.
     shown: u8,
 }
 
@@ -77,15 +77,15 @@ impl Position {
     }
 }
 
-/// The text of a part of a tree that is shown in one go.
+/// The text of a part of a tree that is printed at once.
 struct Piece {
     tree: RootId,
-    /// The only level that is shown.
+    /// The only printed level.
     level: Option<u8>,
     text: Vec<u8>,
-    /// Each with how much of the text comes before it.
+    /// Each with its position in the text.
     reports: Vec<(usize, String)>,
-    /// None behind the last block.
+    /// None after the last block.
     at: Option<Position>,
 }
 
@@ -103,7 +103,7 @@ impl Piece {
         }
     }
 
-    /// Moves on behind a block that has been shown, with all blocks below.
+    /// Moves behind a block that has been printed, including all blocks below it.
     fn pass(&mut self, span: Span) -> ControlFlow<()> {
         let at = |key| Position {
             key,
@@ -123,7 +123,7 @@ impl Piece {
     }
 }
 
-/// A root item, and the reports on blocks that were passed over on the way.
+/// A root item, and the reports on blocks that were skipped before it.
 #[derive(Debug, Default)]
 pub(super) struct FoundRoot {
     pub(super) item: Option<(Key, Vec<u8>)>,
@@ -146,7 +146,7 @@ impl<'v> Walk<'v> {
         }
     }
 
-    /// Prints a tree from the root that `root` looks up; one that is not there any more ends.
+    /// Prints a tree from the root that `root` looks up. Ends when the tree does not exist any longer.
     pub(super) fn tree(
         &self,
         console: &mut Console,
@@ -157,7 +157,7 @@ impl<'v> Walk<'v> {
         })
     }
 
-    /// Prints one block only.
+    /// Prints a single block.
     pub(super) fn block(&self, console: &mut Console, bytenr: Logical) -> anyhow::Result<()> {
         let (shown, report) = self.read(RootId(0), &Expect::at(bytenr));
         if let Some(report) = report {
@@ -169,19 +169,19 @@ impl<'v> Walk<'v> {
         Ok(())
     }
 
-    /// Prints a block and those below it.
+    /// Prints a block and all blocks below it.
     pub(super) fn below(&self, console: &mut Console, bytenr: Logical) -> anyhow::Result<()> {
         self.blocks(console, &|| Ok(Some((RootId(0), Expect::at(bytenr)))))
     }
 
-    /// Returns the first root item at or above `from` in the tree of `root`. Blocks that cannot be read are passed over,
+    /// Returns the first root item at or above `from` in the tree of `root`. Unreadable blocks are skipped
     /// and reported.
     pub(super) fn next_root(
         &self,
         root: &dyn Fn() -> anyhow::Result<Option<CommittedRoot>>,
         from: Key,
     ) -> anyhow::Result<FoundRoot> {
-        // DUMP-1: nothing is written here.
+        // DUMP-1: this function writes nothing.
         let _epoch = self.store.epoch();
         let mut found = FoundRoot::default();
         if let Some(root) = root()? {
@@ -258,7 +258,7 @@ impl<'v> Walk<'v> {
         }
     }
 
-    /// Returns the next piece; None if there is no root. The first piece begins at None.
+    /// Returns the next piece, or None if there is no root. The first piece begins at None.
     fn piece(
         &self,
         root: &dyn Fn() -> anyhow::Result<Option<(RootId, Expect)>>,
@@ -278,7 +278,7 @@ impl<'v> Walk<'v> {
             reports: Vec::new(),
             at: None,
         };
-        // A damaged one is met for each level.
+        // A damaged root is read again for each level.
         if at.is_none() || shown.is_none() {
             piece.report(report);
         }
@@ -299,7 +299,7 @@ impl<'v> Walk<'v> {
         Ok(Some(piece))
     }
 
-    /// Adds the blocks at and below `shown` that lie behind `from`.
+    /// Adds the blocks from `shown` down that are after `from`.
     fn descend(
         &self,
         piece: &mut Piece,
@@ -312,7 +312,7 @@ impl<'v> Walk<'v> {
         };
         let level = node.level();
         if piece.level.is_none_or(|wanted| wanted == level) && !from.is_behind(level, span) {
-            // Memory takes all of it.
+            // Writing to memory cannot fail.
             let _ = print_block(&mut piece.text, node, &self.options);
         }
         let is_bottom = node.is_leaf() || piece.level.is_some_and(|wanted| wanted >= level);
@@ -343,7 +343,7 @@ impl<'v> Walk<'v> {
                 continue;
             }
             let (child, report) = self.read(piece.tree, &expect_child(node, ptr));
-            // Level by level, a block is met once for each level below it as well.
+            // Level by level, a block is read again for each level below it.
             if self.order != Order::LevelByLevel || piece.level == below {
                 piece.report(report);
             }
@@ -355,7 +355,7 @@ impl<'v> Walk<'v> {
         ControlFlow::Continue(())
     }
 
-    /// Reads a block. Returns it with the report on it, if there is one.
+    /// Reads a block. Returns it with a report if it is damaged.
     fn read(&self, tree: RootId, expect: &Expect) -> (Option<Shown>, Option<String>) {
         let error = match self.store.read(tree, expect) {
             Ok(block) => return (Some(Shown::Sound(block)), None),
@@ -373,7 +373,8 @@ impl<'v> Walk<'v> {
         (damaged.map(Shown::Damaged), Some(report))
     }
 
-    /// Returns the block from the first mirror whose checksum is right, if it is a block of this place and level.
+    /// Returns the block from the first mirror with a valid checksum, if it has the expected address and
+    /// level.
     fn read_damaged(&self, expect: &Expect) -> Option<Vec<u8>> {
         let pool = self.store.pool();
         let context = BlockContext::new(pool.superblock());

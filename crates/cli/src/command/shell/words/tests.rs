@@ -1,4 +1,4 @@
-//! Lines are split as a POSIX shell splits them.
+//! Lines are split as in a POSIX shell.
 
 use std::os::unix::ffi::OsStringExt;
 
