@@ -1,4 +1,4 @@
-//! A leaf: checked as it comes from a device, and searched.
+//! A leaf: checked as after a read from a device, and searched.
 
 use std::hint::black_box;
 

@@ -1,6 +1,6 @@
-//! One small piece of work for each layer, the same every time.
+//! A small deterministic task for each layer.
 //!
-//! Criterion takes its time. `ubtrfs-layers` does it so often that its instructions can be counted.
+//! Criterion measures its time. `ubtrfs-layers` repeats it often enough to count its instructions.
 
 mod blocks;
 mod sets;
@@ -10,10 +10,10 @@ use std::hint::black_box;
 
 use ubtrfs_format::name_hash::name_hash;
 
-/// A piece of work.
+/// A task to measure.
 pub struct Work {
     pub name: &'static str,
-    /// How many things one call does; figures are per thing.
+    /// The number of items that one call processes; figures are per item.
     pub things: u64,
     pub run: Box<dyn FnMut()>,
 }
@@ -33,7 +33,7 @@ impl Work {
 
 type Make = fn() -> Work;
 
-/// Work by its name; making it may take much longer than doing it once.
+/// All tasks by name; the setup may take much longer than one call.
 pub const ALL: &[(&str, Make)] = &[
     ("check-leaf", blocks::check_leaf),
     ("search-leaf", blocks::search_leaf),
@@ -57,7 +57,7 @@ fn name_hashes() -> Work {
     })
 }
 
-/// Returns key offsets without an order, the same every time.
+/// Returns deterministic key offsets in scattered order.
 fn scattered(count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24)
 }

@@ -1,4 +1,4 @@
-//! `ubtrfs-layers NAME CALLS`: does a piece of work so many times, for counts of instructions.
+//! `ubtrfs-layers NAME CALLS`: repeats a task `CALLS` times, for counts of instructions.
 
 use std::process::ExitCode;
 

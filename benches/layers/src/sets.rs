@@ -1,4 +1,4 @@
-//! A tree of three sets, whose items may have any key: what the disk has, what is being committed, and what changed since.
+//! A tree with committed, frozen and mutable sets, whose items may have any key.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ fn value() -> Arc<[u8]> {
     Arc::from([7_u8; 56])
 }
 
-/// Places blocks in memory, at addresses that no device has.
+/// An allocator of blocks in memory, at addresses that no device has.
 struct Io {
     store: Arc<NodeStore>,
     next: u64,
-    /// Blocks up to here stay when they are retired: another batch will meet them again.
+    /// Blocks below this address are kept when they are retired, because the next batch reads them again.
     kept: u64,
 }
 
-/// An error, in words.
+/// An error message.
 #[derive(Debug)]
 #[expect(dead_code, reason = "shown by a panic only")]
 struct IoError(String);
@@ -78,7 +78,7 @@ impl ApplyIo for Io {
     }
 }
 
-/// A tree, and what commits of it need.
+/// A tree, and the state that its commits need.
 struct Rig {
     tree: Arc<LiveTree>,
     io: Io,
@@ -179,7 +179,7 @@ pub(crate) fn apply_batch() -> Work {
     let frozen = rig.tree.frozen().expect("the second third");
     rig.io.kept = rig.io.next;
     Work::new("apply", frozen.len() as u64, move || {
-        // The same batch on the same tree. Blocks that it made are dropped, as nothing names them.
+        // The same batch on the same tree. Its new blocks are dropped, because nothing refers to them.
         let before = rig.io.next;
         let root = rig.applied(&frozen);
         black_box(root);

@@ -23,7 +23,7 @@ const SECTOR: u64 = 4096;
 const GROUP_BYTES: u64 = 1 << 30;
 const GROUP_START: u64 = 1 << 30;
 
-/// Makes so many extents, shares each, and drops half of the references; returns the extents left.
+/// Creates `extents` extents, shares each, and drops half of the references; returns the remaining extents.
 fn merge_refs(extents: u64) -> usize {
     let mut refs = DelayedRefs::default();
     let owner = |root, number: u64| RefKey::DataRoot {
@@ -43,7 +43,7 @@ fn merge_refs(extents: u64) -> usize {
     refs.take().len()
 }
 
-/// A block group whose space is free in small pieces.
+/// A block group with fragmented free space.
 struct FragmentedGroup {
     free: FreeSpace,
     hint: u64,
@@ -64,7 +64,7 @@ impl FragmentedGroup {
         }
     }
 
-    /// Allocates so many sectors, one at a time, and frees them.
+    /// Allocates `sectors` sectors, one at a time, and frees them.
     fn take_and_give_back(&mut self, sectors: u64) {
         let mut taken = Vec::with_capacity(sectors as usize);
         for _ in 0..sectors {

@@ -1,4 +1,4 @@
-//! Each piece of work that `cargo xtask count` counts can be done. The tests count in the program that is built for this.
+//! Each task that `cargo xtask count` counts runs. The tests use the program that is built for counting.
 
 use std::process::Command;
 

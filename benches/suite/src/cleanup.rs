@@ -1,12 +1,11 @@
-//! Work to undo when the run ends, however it ends.
+//! Cleanup at the end of a run, also after an error or a signal.
 //!
-//! Programs, mounts, loop devices and the work directory outlive a run that is interrupted. Programs are noted when
-//! they are started, each the leader of a process group. A key that interrupts the run reaches no other program, and
-//! the children of a program end with it. Mounts and loop devices are found by the work directory that they lie in or
-//! come from. So none is missed that was made in the moment of the interruption.
+//! Programs, mounts, loop devices and the work directory would outlive an interrupted run. Programs are recorded when
+//! they are started, each as the leader of a process group. So Ctrl-C reaches no other program, and the children of a
+//! program end with it. Mounts and loop devices are found by the work directory that contains them or their files. So
+//! the cleanup includes those made at the moment of the interruption.
 //!
-//! Locks: the stack's. The thread that cleans up holds it to the end of the process, so that nothing is started
-//! meanwhile.
+//! Locks: the stack's. The cleaning thread holds it to the end of the process, so that nothing new is started.
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -19,18 +18,18 @@ use std::{fs, io, thread};
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Until a mount is left to itself.
+/// Attempts to unmount before giving up.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// One thing to be undone.
+/// A resource to clean up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Undo {
-    /// A program that runs, with all that it has started.
+    /// A running program, with its children.
     Process(u32),
-    /// The work directory, with what is mounted in it and the loop devices of its files.
+    /// The work directory, with the mounts in it and the loop devices of its files.
     Directory(PathBuf),
-    /// A file that held other text before.
+    /// A setting in a file, with its earlier text.
     Setting { path: PathBuf, before: String },
 }
 
@@ -46,7 +45,7 @@ pub(crate) fn push(undo: Undo) {
     stack().push(undo);
 }
 
-/// Notes that the owner has undone it.
+/// Removes it from the stack, after its owner has cleaned it up.
 pub(crate) fn done(undo: &Undo) {
     let mut stack = stack();
     if let Some(at) = stack.iter().rposition(|kept| kept == undo) {
@@ -63,7 +62,7 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<(std::process::Child, U
     Ok((child, undo))
 }
 
-/// Undoes all that is left. A start of something else waits for as long as the guard is kept.
+/// Cleans up everything that is left. Starting another program blocks as long as the guard exists.
 pub(crate) fn everything() -> impl Drop {
     let mut stack = stack();
     while let Some(undo) = stack.pop() {
@@ -72,7 +71,7 @@ pub(crate) fn everything() -> impl Drop {
     stack
 }
 
-/// Starts a thread that undoes everything and ends the process at SIGINT, SIGTERM and SIGHUP.
+/// Starts a thread that cleans up and ends the process at SIGINT, SIGTERM and SIGHUP.
 pub(crate) fn on_signals() -> anyhow::Result<()> {
     let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -111,17 +110,17 @@ impl Undo {
     }
 }
 
-/// Unmounts what is mounted on entries of a directory.
+/// Unmounts all mounts on entries of a directory.
 fn unmount_in(dir: &Path) {
     let (Ok(outside), Ok(entries)) = (fs::metadata(dir), fs::read_dir(dir)) else {
         return;
     };
     for entry in entries.flatten() {
         let path = entry.path();
-        // A mount whose server is gone cannot be asked.
+        // stat fails on a mount whose server is gone.
         let is_mounted = || fs::metadata(&path).map_or(true, |it| it.dev() != outside.dev());
         let mut tries = 0;
-        // Programs that were killed need a moment to let go of it.
+        // Killed programs take a moment to release it.
         while is_mounted() && tries < TRIES && !quietly(Command::new("umount").arg(&path)) {
             tries += 1;
             thread::sleep(PAUSE);
@@ -132,7 +131,7 @@ fn unmount_in(dir: &Path) {
     }
 }
 
-/// Detaches loop devices whose files lie in a directory.
+/// Detaches loop devices whose files are in a directory.
 fn detach_from(dir: &Path) {
     let Ok(devices) = fs::read_dir("/sys/block") else {
         return;
@@ -149,7 +148,7 @@ fn detach_from(dir: &Path) {
     }
 }
 
-/// Returns whether the program succeeded. The state that it was to undo may be gone already.
+/// Returns whether the program succeeded. It fails if the state is already gone.
 fn quietly(command: &mut Command) -> bool {
     let status = command
         .stdin(Stdio::null())

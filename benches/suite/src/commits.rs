@@ -1,4 +1,4 @@
-//! Figures of a volume's commits, as the kernel or the server of a mount counts them.
+//! Commit statistics of a volume, as counted by the kernel or by the server of a mount.
 
 use std::fs;
 use std::ops::Sub;
@@ -15,11 +15,11 @@ const MIB: f64 = (1 << 20) as f64;
 pub(crate) struct Commits {
     pub(crate) count: f64,
     pub(crate) seconds: f64,
-    /// The figures that only ubtrfs tells.
+    /// The figures that only ubtrfs reports.
     pub(crate) own: Option<Own>,
 }
 
-/// Bytes by kind, and how long each phase of all commits took.
+/// Bytes by kind, and the total time of each commit phase.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Own {
     tree_bytes: f64,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const SECTOR_BYTES: u64 = 512;
 
-/// The requests to a device since it began.
+/// The requests to a device since its creation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DeviceCounts {
     /// Requests; 0 where only bytes are counted.
@@ -36,8 +36,8 @@ impl DeviceCounts {
         })
     }
 
-    /// Parses the output of `filesystem stats --format json`. The kernel's count of a process has whole folios of the
-    /// page cache, however little of them was written.
+    /// Parses the output of `filesystem stats --format json`. The kernel's count for a process is in whole folios of
+    /// the page cache, even for small writes.
     pub(crate) fn of_ubtrfs(json: &str) -> Result<DeviceCounts> {
         let all: Value = serde_json::from_str(json)?;
         let written = &all["filesystem-stats"]["writer"]["device_bytes"];
@@ -61,7 +61,7 @@ impl Sub for DeviceCounts {
     }
 }
 
-/// Returns for how many seconds all CPUs were busy since the machine started, with whatever ran.
+/// Returns the busy time of all CPUs since boot, in seconds, for all processes.
 pub(crate) fn cpu_seconds() -> Result<f64> {
     let text = fs::read_to_string("/proc/stat")?;
     let line = text.lines().next().context("/proc/stat is empty")?;
@@ -70,7 +70,7 @@ pub(crate) fn cpu_seconds() -> Result<f64> {
         .skip(1)
         .filter_map(|field| field.parse().ok())
         .collect();
-    // user, nice, system, idle, iowait, irq, softirq; what other machines stole is not ours.
+    // user, nice, system, idle, iowait, irq, softirq; stolen time is not ours.
     let busy: u64 = [0, 1, 2, 5, 6]
         .into_iter()
         .filter_map(|at| ticks.get(at))
@@ -78,7 +78,7 @@ pub(crate) fn cpu_seconds() -> Result<f64> {
     Ok(busy as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Returns the most memory that a process ever had.
+/// Returns the peak memory of a process.
 pub(crate) fn peak_memory_bytes(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

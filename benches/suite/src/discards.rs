@@ -1,4 +1,4 @@
-//! Discards since a volume was mounted, as the kernel or the server of a mount counts them.
+//! Discards since a volume was mounted, as counted by the kernel or by the server of a mount.
 
 use std::fs;
 use std::ops::Sub;
@@ -12,14 +12,14 @@ use crate::counters::DeviceCounts;
 pub(crate) struct Discards {
     pub(crate) requests: f64,
     pub(crate) bytes: f64,
-    /// Freed, and used again before it was discarded.
+    /// Freed, and reused before it was discarded.
     pub(crate) saved_bytes: f64,
     /// Freed, and not discarded yet.
     pub(crate) waiting_bytes: f64,
 }
 
 impl Discards {
-    /// Reads the counts of the volume with this fsid, which lies on a device of such counts.
+    /// Reads the counts of the volume with this fsid, on a device with counts `device`.
     pub(crate) fn of_kernel(fsid: &str, device: &DeviceCounts) -> Result<Discards> {
         let value = |name: &str| -> Result<f64> {
             let text = fs::read_to_string(format!("/sys/fs/btrfs/{fsid}/discard/{name}"))?;

@@ -1,4 +1,4 @@
-//! Figures of a workload: values of several rounds on each side, and what they come to.
+//! Figures of a workload: values of several rounds on each side, and their summaries.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(crate) enum Side {
     Kernel,
     /// `ubtrfs mount`.
     Mount,
-    /// The library, in the process that makes the load.
+    /// The library, in the load's own process.
     Library,
 }
 
@@ -54,7 +54,7 @@ impl Unit {
         }
     }
 
-    /// Returns whether more of it is better.
+    /// Returns whether larger values are better.
     pub(crate) fn more_is_better(self) -> bool {
         matches!(self, Unit::PerSecond | Unit::MibPerSecond)
     }
@@ -85,7 +85,7 @@ impl Round {
         });
     }
 
-    /// Notes that a part of the workload has no figures in this round. The reason is printed at once.
+    /// Skips a part of the workload, which has no figures in this round. The reason is printed at once.
     pub(crate) fn skip(&mut self, what: &'static str, why: impl Into<String>) {
         let why = why.into();
         eprintln!("\nSKIPPED: {what}: {why}");

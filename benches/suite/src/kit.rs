@@ -1,4 +1,4 @@
-//! The parts that workloads share: where they work, how much they do, and the program that is measured.
+//! The context of workloads: their directory, their size, and the measured program.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,12 +7,12 @@ use anyhow::Result;
 
 use crate::run::run;
 
-/// How a run was asked for.
+/// The settings of a run.
 #[derive(Debug)]
 pub(crate) struct Kit {
-    /// Below it lies everything that the run makes.
+    /// The root of all files of the run.
     pub(crate) dir: PathBuf,
-    /// The program that is measured.
+    /// The measured program.
     pub(crate) ubtrfs: PathBuf,
     pub(crate) is_quick: bool,
     pub(crate) rounds: u32,
@@ -30,7 +30,7 @@ impl Kit {
         }
     }
 
-    /// Returns `full`, or an amount that takes a quick run about a tenth of the time.
+    /// Returns `full`, or about a tenth of it in a quick run.
     pub(crate) fn scaled(&self, full: u64) -> u64 {
         match self.is_quick {
             true => (full / 10).max(1),
@@ -38,13 +38,13 @@ impl Kit {
         }
     }
 
-    /// Returns a path that nothing had before.
+    /// Returns an unused path.
     pub(crate) fn fresh(&self, what: &str) -> PathBuf {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         self.dir.join(format!("{what}.{number}"))
     }
 
-    /// Creates a volume on a new sparse file, by the makers of the kernel's btrfs for all sides.
+    /// Creates a volume on a new sparse file, with mkfs.btrfs for all sides.
     pub(crate) fn image(&self, bytes: u64) -> Result<PathBuf> {
         let path = self.fresh("image");
         std::fs::File::create(&path)?.set_len(bytes)?;

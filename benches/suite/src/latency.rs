@@ -1,8 +1,8 @@
-//! How long calls take: a histogram that costs the same however many there are.
+//! A latency histogram of constant size.
 
 use std::time::Duration;
 
-/// Buckets for each doubling: values within one differ by 3 % at most.
+/// Buckets for each doubling: values within a bucket differ by 3 % at most.
 const PER_DOUBLING: u32 = 32;
 const BUCKETS: usize = (40 * PER_DOUBLING) as usize;
 
@@ -33,7 +33,7 @@ impl Latencies {
         self.longest = self.longest.max(took);
     }
 
-    /// Takes in what another thread counted.
+    /// Adds the counts of another thread.
     pub(crate) fn merge(&mut self, other: &Latencies) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -50,7 +50,7 @@ impl Latencies {
         self.longest
     }
 
-    /// Returns the time that the share `part` of all lies at or below.
+    /// Returns the quantile `part`: this share of all latencies is at or below the result.
     pub(crate) fn quantile(&self, part: f64) -> Duration {
         let wanted = (self.total as f64 * part).ceil() as u64;
         let mut seen = 0;

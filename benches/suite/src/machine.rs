@@ -1,4 +1,4 @@
-//! The machine that figures were measured on.
+//! A description of the machine.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) struct Machine {
     pub(crate) commit: String,
     /// Whether FUSE over io_uring may be used.
     pub(crate) fuse_uring: bool,
-    /// Programs that want to run, when the run begins.
+    /// The load average at the beginning of the run.
     pub(crate) load: String,
 }
 
@@ -51,7 +51,7 @@ impl Machine {
     }
 }
 
-/// Returns the commit that the checkout is at, "unknown" outside of one.
+/// Returns the commit of the checkout, or "unknown" outside of one.
 fn commit() -> String {
     let git = |arguments: &[&str]| {
         let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

@@ -1,9 +1,9 @@
-//! `make bench`: published workloads on the kernel's btrfs and on ubtrfs, in turns.
+//! `make bench`: published workloads on the kernel's btrfs and on ubtrfs, in turn.
 //!
-//! Each workload is run on every side in each round; the order of the sides changes from round to round. All
-//! workloads have their first round before any has its second.
-//! Failures are reported and the run goes on; the exit code tells. Everything that is made, mounts and
-//! loop devices included, is below one directory and goes when the run ends, also by a signal.
+//! Each workload runs on every side in each round; the order of the sides changes from round to round. All workloads
+//! have their first round before any has its second. The run continues after failures, and reports them by messages
+//! and by its exit code. All files, mounts and loop devices are below one directory, and are removed at the end, also
+//! after a signal.
 
 mod cleanup;
 mod commits;
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether all went well.
+/// Returns whether all workloads succeeded.
 fn bench(args: &Args) -> Result<bool> {
     check_machine()?;
     cleanup::on_signals()?;

@@ -1,4 +1,4 @@
-//! The order of a run: every workload once, then all of them again while there is time.
+//! The order of a run: every workload once, and then again while there is time.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +6,13 @@ use crate::figures::Table;
 use crate::kit::Kit;
 use crate::workload::{Outcome, Workload};
 
-/// A workload on its way.
+/// A workload in progress.
 #[derive(Debug)]
 struct Course {
     workload: &'static Workload,
     table: Table,
     rounds: u32,
-    /// How long the last round took.
+    /// The duration of the last round.
     lasted: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Course {
         }
     }
 
-    /// Runs the next round, on each side in turn. The result is false if something failed.
+    /// Runs the next round, on each side in turn. Returns false if something failed.
     fn round(&mut self, kit: &Kit) -> bool {
         let begin = Instant::now();
         let mut all_well = true;
@@ -66,16 +66,17 @@ impl Course {
         all_well
     }
 
-    /// Returns whether another round is wanted and, by what the last one took, over before `until`.
+    /// Returns whether there are rounds left and the next would end before `until`, with the duration of the last
+    /// one.
     fn may_go_on(&self, kit: &Kit, until: Instant) -> bool {
         self.rounds < kit.rounds.min(self.workload.most_rounds)
             && Instant::now() + self.lasted <= until
     }
 }
 
-/// Runs the workloads; also returns whether all went well.
+/// Runs the workloads; also returns whether all succeeded.
 ///
-/// The first round of each is run whatever the time is, so that no table is empty. A further one is run only if it should
+/// The first round of each workload always runs, so that no table is empty. Further rounds run only if they should
 /// end before `until`.
 pub(crate) fn run(
     kit: &Kit,

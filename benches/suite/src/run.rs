@@ -1,4 +1,4 @@
-//! Other programs, run to their end.
+//! Running other programs to completion.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -8,14 +8,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::cleanup;
 
-/// The result of a program.
+/// The result of a finished program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) took: Duration,
     pub(crate) output: String,
 }
 
-/// Runs a program; it fails with what the program said when the program fails.
+/// Runs a program. If it fails, the error contains its output.
 pub(crate) fn run<A: AsRef<OsStr>>(program: &str, args: &[A]) -> Result<Ran> {
     let mut command = Command::new(program);
     command.args(args);
@@ -49,7 +49,7 @@ pub(crate) fn run_command(mut command: Command) -> Result<Ran> {
     })
 }
 
-/// Returns the first line that a program prints, if it is there and succeeds.
+/// Returns the first output line of a program, if it exists and succeeds.
 pub(crate) fn first_line(program: &str, args: &[&str]) -> Option<String> {
     let ran = run(program, args).ok()?;
     ran.output.lines().next().map(|line| line.trim().to_owned())

@@ -1,4 +1,4 @@
-//! A volume that is mounted, by the kernel or by ubtrfs, and what can be counted there.
+//! A volume mounted by the kernel or by ubtrfs, and its counters.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -54,7 +54,7 @@ impl Stage {
         })
     }
 
-    /// Makes everything durable. FUSE does not tell the server of a plain mount about syncfs(2).
+    /// Makes everything durable. FUSE does not forward syncfs(2) to the server of a plain mount.
     pub(crate) fn sync(&self) -> Result<()> {
         let dir = fs::File::open(&self.dir)?;
         rustix::fs::syncfs(&dir)?;
@@ -66,7 +66,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Returns the requests so far to the device below.
+    /// Returns the requests to the device below so far.
     pub(crate) fn device_counts(&self) -> Result<DeviceCounts> {
         match &self.server {
             Server::Kernel { device, .. } => DeviceCounts::of_loop(device),
@@ -98,7 +98,7 @@ impl Stage {
         Ok(crate::run::run_command(command)?.output)
     }
 
-    /// Returns the most memory that the server's process had, where there is one.
+    /// Returns the peak memory of the server's process, if there is one.
     pub(crate) fn peak_memory_bytes(&self) -> Option<u64> {
         match &self.server {
             Server::Kernel { .. } => None,
@@ -106,7 +106,7 @@ impl Stage {
         }
     }
 
-    /// Unmounts, and waits until everything is durable and free.
+    /// Unmounts, and waits until everything is durable and released.
     pub(crate) fn end(mut self) -> Result<()> {
         run("umount", &[&self.dir])?;
         if let Server::Ubtrfs { process, undo } = &mut self.server {
@@ -137,7 +137,7 @@ fn mount_by_kernel(image: &Path, dir: &Path, options: &str) -> Result<Server> {
     args.extend([device.as_os_str(), dir.as_os_str()]);
     run("mount", &args)?;
     if !is_device {
-        // Gone with the mount, however that ends.
+        // The kernel detaches it with the mount, even if that fails.
         run("losetup", &[Path::new("-d"), &device])?;
     }
     Ok(Server::Kernel {

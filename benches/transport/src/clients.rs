@@ -1,4 +1,4 @@
-//! Processes that work in a directory, phase by phase, all at once.
+//! Concurrent processes that work in a directory, phase by phase.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::phases::Phase;
 
-/// Microseconds that an operation took.
+/// Microseconds per operation.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Times {
     pub(crate) mean: f64,
     pub(crate) median: f64,
-    /// One of a hundred operations takes longer.
+    /// The 99th percentile.
     pub(crate) p99: f64,
     pub(crate) longest: f64,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Work {
     pub(crate) phases: Vec<Phase>,
     /// Files of each client.
     pub(crate) files: u32,
-    /// On the first CPU only.
+    /// Only on the first CPU.
     pub(crate) pinned: bool,
     /// All clients in one directory.
     pub(crate) shared: bool,
@@ -81,7 +81,7 @@ struct Client {
     place: PathBuf,
 }
 
-/// Clients that work side by side, each in a directory of its own or all in one.
+/// Concurrent clients, each in its own directory or all in one.
 pub(crate) struct Crew(Vec<Client>);
 
 impl Crew {
@@ -100,7 +100,7 @@ impl Crew {
         (0..clients).map(client).collect::<Result<_>>().map(Self)
     }
 
-    /// Has all do the next phase. Gives the means over all clients, but the longest of all.
+    /// Runs the next phase on all clients. Returns means over all clients, except for the longest operation of all.
     pub(crate) fn phase(&mut self) -> Result<Times> {
         for client in &mut self.0 {
             client.begin.write_all(b"\n")?;
@@ -132,7 +132,7 @@ impl Crew {
     }
 }
 
-/// Does all phases in a place.
+/// Runs all phases in a directory.
 pub(crate) fn measure(dir: &Path, clients: usize, work: &Work) -> Result<Vec<Times>> {
     let mut crew = Crew::start(dir, clients, work)?;
     let times = work.phases.iter().map(|_| crew.phase()).collect();
@@ -165,7 +165,7 @@ fn start(place: PathBuf, prefix: &str, work: &Work) -> Result<Client> {
     })
 }
 
-/// Runs a client: a phase for each line that it is sent.
+/// Runs a client: a phase for each input line.
 pub(crate) fn live(dir: &Path, prefix: &str, work: &Work) -> Result<()> {
     let mut lines = std::io::stdin().lines();
     for phase in &work.phases {

@@ -1,4 +1,4 @@
-//! How late answers come while others want the CPUs.
+//! Latency of answers while other processes use the CPUs.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -14,10 +14,10 @@ use crate::instant::Manners;
 use crate::phases::Phase;
 use crate::places;
 
-/// Processes that want the CPUs beside the clients.
+/// Processes that compete with the clients for CPUs.
 struct Others {
     name: &'static str,
-    /// Everywhere.
+    /// On all CPUs.
     hogs: usize,
     /// On the first CPU.
     hogs_pinned: usize,
@@ -82,7 +82,7 @@ fn table(others: &Others, count: usize, yielding: bool, files: u32) -> Result<()
         pinned: others.clients_pinned,
         shared: false,
     };
-    // Threads do not yield where they could not take it back.
+    // Threads do not yield if they could not reset their policy.
     let before = capabilities(None)?;
     if !yielding {
         let mut fewer = before;
@@ -113,7 +113,7 @@ fn table(others: &Others, count: usize, yielding: bool, files: u32) -> Result<()
     Ok(())
 }
 
-/// Processes that only want a CPU.
+/// Processes that only use a CPU.
 struct Hogs(Vec<Child>);
 
 impl Hogs {

@@ -1,7 +1,7 @@
-//! The mount beside the kernel's btrfs and beside a server that answers at once, phase by phase in turns.
+//! The mount against the kernel's btrfs and a server that answers at once, phase by phase in turn.
 //!
-//! A mount's time is what the kernel, the transport and the engine take. The floor has no engine, so it shows what
-//! could be reached. The time in verbs is the engine's share, as the mount itself counts it.
+//! A mount's time is spent in the kernel, the transport and the engine. The floor has no engine, so it is the lower
+//! limit. The time in verbs is the engine's share, as the mount itself counts it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::instant::Manners;
 use crate::phases::{LISTED, Phase};
 use crate::places;
 
-/// The kernel tells of what it has dropped by and by.
+/// The time that the kernel needs to send its FORGETs.
 const FORGETTING: Duration = Duration::from_millis(500);
 const SIDES: usize = 3;
 
@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     pub(crate) ubtrfs: PathBuf,
     pub(crate) clients: Vec<usize>,
     pub(crate) rounds: usize,
-    /// In the directory that is listed.
+    /// Files in the listed directory.
     pub(crate) listed: u32,
     pub(crate) work: Work,
 }
@@ -38,14 +38,14 @@ struct Sample {
     ours: f64,
     kernel: f64,
     floor: f64,
-    /// The part of `ours` in verbs.
+    /// The share of `ours` in verbs.
     verbs: f64,
     requests: f64,
-    /// `ours` by `kernel`, but of what most operations take: without the few that meet a commit.
+    /// The ratio of typical operations, without the few that overlap a commit.
     usual: f64,
 }
 
-/// Returns the most that a phase may take, as a part of the kernel's time.
+/// Returns the goal for a phase, as a ratio to the kernel's time.
 fn goal(phase: Phase, clients: usize) -> Option<f64> {
     let (one, more) = match phase {
         Phase::Create => (2.0, 1.6),
@@ -59,7 +59,7 @@ fn goal(phase: Phase, clients: usize) -> Option<f64> {
 }
 
 pub(crate) fn measure(plan: &Plan) -> Result<()> {
-    // As a mount of a volume: opens are spared, writes come at once.
+    // As a mount of a volume: without open requests, and with immediate writes.
     let manners = Manners {
         writeback_cache: false,
         create: false,
@@ -133,7 +133,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     }
 }
 
-/// Runs all phases once, on each side. Another side begins in each round.
+/// Runs all phases once on each side. Each round begins with another side.
 fn round(plan: &Plan, sides: [&Path; SIDES], clients: usize, number: usize) -> Result<Vec<Sample>> {
     let mut crews = sides
         .iter()
@@ -181,7 +181,7 @@ fn fill(dir: &Path, files: u32) -> Result<()> {
     Ok(())
 }
 
-/// Requests that a mount was asked since it was made, and the time in its verbs.
+/// Requests to a mount since its start, and the time in its verbs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     requests: f64,

@@ -1,7 +1,7 @@
-//! A file system in memory that answers at once: what is left is the transport's share.
+//! A file system in memory that answers at once, so that only the transport's share remains.
 //!
-//! It does what its clients need and checks nothing. Files whose names begin with `slow` answer reads of their contents only
-//! when the gate is opened, as a slow device would. Those with `stuck` take none before.
+//! It only supports its clients and checks nothing. Like a slow device, files whose names begin with `slow` answer
+//! reads of their contents only when the gate is opened. Files with `stuck` do not even accept reads before.
 //!
 //! Locks: the state's, and the gate's; neither is taken while the other is held.
 
@@ -27,12 +27,12 @@ thread_local! {
     static HURRIED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How the file system answers.
+/// The behaviour of the file system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manners {
-    /// The kernel keeps written pages.
+    /// The kernel caches written pages.
     pub(crate) writeback_cache: bool,
-    /// Files are made by CREATE, not by MKNOD and an elided open.
+    /// Files are created by CREATE, not by MKNOD and an elided open.
     pub(crate) create: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Instant {
 pub(crate) struct Gate {
     pub(crate) open: Mutex<bool>,
     pub(crate) opened: Condvar,
-    /// Requests that have waited or do.
+    /// Requests that have waited or are waiting.
     pub(crate) waiters: AtomicUsize,
     /// Requests that were refused because they would have waited.
     pub(crate) refused: AtomicUsize,
@@ -56,7 +56,7 @@ pub(crate) struct Gate {
     pub(crate) forgotten: AtomicUsize,
     /// The way to the kernel's caches.
     pub(crate) notifier: Mutex<Option<Arc<dyn Notifier>>>,
-    /// Done each time that it is asked what the connection is to be set up for.
+    /// Called at each query of the connection's settings.
     pub(crate) when_asked: Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
 
@@ -96,9 +96,9 @@ pub(crate) struct Node {
     stuck: bool,
     pub(crate) contents: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// With where a listing has them.
+    /// Entries with their offsets in a listing.
     names: HashMap<Vec<u8>, (u64, u64)>,
-    /// Names by where a listing goes on after them.
+    /// Names by the listing offset that follows them.
     listed: BTreeMap<u64, (Vec<u8>, u64)>,
 }
 
@@ -215,7 +215,7 @@ impl Instant {
         if slow { self.gate.pass() } else { Ok(()) }
     }
 
-    /// Lists names from `offset` on until `push` is full.
+    /// Lists names from `offset` on until `push` reports a full buffer.
     fn list(
         &self,
         dir: NodeId,
@@ -513,7 +513,7 @@ impl FileSystem for Instant {
         Err(Errno::NOSYS)
     }
 
-    /// Gives its input back, turned around.
+    /// Returns its input reversed.
     fn ioctl(
         &self,
         _: &Context,

@@ -1,9 +1,9 @@
-//! The costs of a mount beside the kernel's btrfs on a loop device, and the share of its transport.
+//! The costs of a mount against the kernel's btrfs on a loop device, and the share of its transport.
 //!
-//! A server that answers at once shows the floor. All are measured in one run.
+//! A server that answers at once is the floor. All are measured in one run.
 //!
-//! Clients are processes, each with a directory of its own or all in one. Times are per operation and client. Needs root;
-//! allows FUSE over io_uring while it mounts.
+//! Clients are processes, each in its own directory or all in one. Times are per operation and client. Needs root;
+//! enables FUSE over io_uring while it mounts.
 
 mod clients;
 mod contended;
@@ -174,7 +174,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Returns the phases asked for, with those that make and take away what they work on.
+/// Returns the requested phases, with the phases that create and remove their files.
 fn needed(asked: Option<Vec<Phase>>) -> Vec<Phase> {
     let Some(asked) = asked else {
         return Phase::ALL.to_vec();
@@ -189,7 +189,7 @@ fn needed(asked: Option<Vec<Phase>>) -> Vec<Phase> {
     Phase::ALL.into_iter().filter(is_wanted).collect()
 }
 
-/// The tables of each place.
+/// The tables of each mount.
 struct Tables {
     counts: Vec<usize>,
     work: Work,
@@ -233,7 +233,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Measures one place with each number of clients, and prints a line for each.
+    /// Measures one mount with each number of clients, and prints a line for each.
     fn lines(&self, name: &str, dir: &Path) -> Result<()> {
         for &count in &self.counts {
             let times = clients::measure(dir, count, &self.work).context("clients")?;

@@ -1,6 +1,6 @@
-//! Work of clients in a directory, one thing at a time.
+//! Phases of the clients' work in a directory.
 //!
-//! Phases come in the order of `Phase::ALL`: each finds what those before it have left. The last leaves nothing.
+//! Phases run in the order of `Phase::ALL`: each works on the files of the previous phases. The last leaves no files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,11 +12,11 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, StatxFlags, openat, stat, statat, statx};
 
-/// The directory beside those of clients that all of them list.
+/// The directory that all clients list.
 pub(crate) const LISTED: &str = "listed";
 const PAGE_BYTES: usize = 4096;
 const MIB: usize = 1 << 20;
-/// Size of the file that is read again in large pieces.
+/// The size of the file that is read again in large pieces.
 const LARGE_MIB: usize = 16;
 const LARGE_READS: usize = 128;
 
@@ -54,7 +54,7 @@ impl Phase {
         Phase::RereadLarge,
         Phase::Unlink,
     ];
-    /// Those that say most of a transport.
+    /// The phases that depend most on the transport.
     pub(crate) const FEW: [Phase; 6] = [
         Phase::Create,
         Phase::Stat,
@@ -64,7 +64,7 @@ impl Phase {
         Phase::Unlink,
     ];
 
-    /// Returns the name of the work that is timed.
+    /// Returns the name of the timed work.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Phase::Create => "create+close",
@@ -91,7 +91,7 @@ impl Phase {
         matches!(self, Phase::List | Phase::ListAgain)
     }
 
-    /// Returns how often a client with so many files does it.
+    /// Returns the number of operations of a client with `files` files.
     pub(crate) fn times(self, files: u32, listed: u32) -> u32 {
         match self {
             Phase::List | Phase::ListAgain => listed,
@@ -101,7 +101,8 @@ impl Phase {
         }
     }
 
-    /// Does it in `dir`, with so many files whose names begin with `prefix`; gives the microseconds of each time.
+    /// Runs the phase in `dir` with `files` files whose names begin with `prefix`; returns the microseconds of each
+    /// operation.
     pub(crate) fn run(self, dir: &Path, prefix: &str, files: u32) -> Result<Vec<f64>> {
         let name = |number: usize| dir.join(format!("{prefix}file-{number}"));
         let renamed = |number: usize| dir.join(format!("{prefix}renamed-{number}"));
@@ -164,7 +165,7 @@ fn reread_large(path: &Path) -> Result<Vec<f64>> {
     })
 }
 
-/// Measures one listing: the whole, divided by its entries.
+/// Returns the time of one listing, divided by its entries.
 fn list(dir: &Path) -> Result<Vec<f64>> {
     let listed = dir.parent().context("a client's directory")?.join(LISTED);
     let begun = Instant::now();

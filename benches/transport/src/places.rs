@@ -1,4 +1,4 @@
-//! Where clients work: mounts that are made for it and taken away again.
+//! Mounts for the clients.
 
 use std::fs::{self, File};
 use std::num::NonZeroUsize;
@@ -55,10 +55,10 @@ pub(crate) fn with_kernel_btrfs(work: impl FnOnce(&Path) -> Result<()>) -> Resul
     })
 }
 
-/// Does `work` on a fresh volume, mounted by a program of ours.
+/// Runs `work` on a fresh volume, mounted by a program of ours.
 ///
-/// The program stays in the session of this one. The scheduler has a group for each session, and the other sides' servers
-/// and clients are in this one's.
+/// The program stays in this process' session. The scheduler groups processes by session, and the other sides'
+/// servers and clients are in this one.
 pub(crate) fn with_ubtrfs(program: &Path, work: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     with_volume(|image, dir| {
         let mut command = Command::new(program);

@@ -1,8 +1,8 @@
-//! The kernel's switch for FUSE over io_uring, turned on for as long as a mount is being made.
+//! The kernel's switch for FUSE over io_uring, enabled while a mount starts.
 //!
-//! The kernel reads the switch only then. The thread that turns it on holds an exclusive lock on it and restores the
-//! old state. The lock excludes other threads that turn it on or mount meanwhile. Otherwise the kernel could offer
-//! io_uring to a mount and then refuse it. That mount would do without io_uring or fail.
+//! The kernel reads the switch only then. The thread that enables it holds an exclusive lock on it and restores the
+//! old state. The lock excludes other threads that enable it or mount. Otherwise the kernel could offer io_uring to a
+//! mount and then refuse it. That mount would work without io_uring or fail.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,9 +12,9 @@ use rustix::fs::{FlockOperation, flock};
 
 pub(crate) const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Calls `mount` with the switch turned on, if the mount is to be over io_uring, else with whatever it is.
+/// Calls `mount` with the switch enabled if `is_wanted`, otherwise with its current state.
 ///
-/// Errors: the mount is to be over io_uring, and the kernel has no such switch, or it is not for us.
+/// Errors: io_uring is wanted, and the kernel has no such switch, or the process may not change it.
 pub(crate) fn with_uring<T>(is_wanted: bool, mount: impl FnOnce() -> T) -> io::Result<T> {
     let switch = Path::new(SWITCH);
     if !is_wanted {
@@ -32,7 +32,7 @@ pub(crate) fn with_uring<T>(is_wanted: bool, mount: impl FnOnce() -> T) -> io::R
     Ok(mount())
 }
 
-/// Puts the switch back, also when making the mount panics. The lock is let go of later.
+/// Restores the switch, also when `mount` panics. The lock is released later.
 struct Before(String);
 
 impl Drop for Before {

@@ -1,4 +1,4 @@
-//! Figures that follow from rounds.
+//! Figures computed from rounds.
 
 use super::*;
 

@@ -1,7 +1,7 @@
-//! A chart of a workload: for each figure, how the sides stand to the kernel, as SVG.
+//! A chart of a workload as SVG: the ratio of each side to the kernel, for each figure.
 //!
 //! Bars grow to the right of the kernel's line when a side is better and to the left when it is worse. The scale is
-//! logarithmic. Colours are taken from the reader's light or dark scheme.
+//! logarithmic. Colours follow the reader's light or dark scheme.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ const VALUES: f64 = 190.0;
 const BAR: f64 = 12.0;
 const GAP: f64 = 10.0;
 const TOP: f64 = 52.0;
-/// Ratios beyond this are cut off.
+/// Larger ratios are clamped.
 const MOST: f64 = 32.0;
 
 const STYLE: &str = "\
@@ -36,7 +36,7 @@ const STYLE: &str = "\
 
 const SIDES: [(Side, &str); 2] = [(Side::Mount, "mount"), (Side::Library, "library")];
 
-/// Draws a table. The result is None when there is nothing to compare.
+/// Draws a table. Returns None if there is nothing to compare.
 pub(crate) fn chart(table: &Table) -> Option<String> {
     let rows: Vec<&Row> = table
         .rows

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::figures::Table;
 use crate::machine::Machine;
 
-/// All of a run.
+/// The results of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
@@ -20,7 +20,7 @@ pub(crate) struct Report {
     pub(crate) tables: Vec<Table>,
 }
 
-/// Formats a value with three digits that matter.
+/// Formats a value with three significant digits.
 pub(crate) fn digits(value: f64) -> String {
     let size = value.abs();
     match size {

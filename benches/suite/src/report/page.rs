@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Report, digits};
 use crate::figures::{Side, Table};
 
-/// Charts lie in `folder`, named after the workloads; those in `drawn` exist.
+/// Renders the page. Charts are in `folder`, named after the workloads; `drawn` lists the existing charts.
 pub(crate) fn page(report: &Report, folder: &str, drawn: &[&str]) -> String {
     let machine = &report.machine;
     let mut out = String::from("# ubtrfs beside the kernel's btrfs\n\n");

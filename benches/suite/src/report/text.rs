@@ -52,7 +52,7 @@ pub(crate) fn table(table: &Table) -> String {
     out
 }
 
-/// Returns the subject of a row, with its unit.
+/// Returns the label of a row, with its unit.
 fn subject_of(row: &Row) -> String {
     match row.unit.name() {
         "" => row.what.clone(),

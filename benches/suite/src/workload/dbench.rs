@@ -1,4 +1,4 @@
-//! dbench: a file server's day.
+//! dbench: the load of a file server.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Costs of discards for those who wait for a commit, and the gain of the image by them.
+//! The cost of discards for waiters of a commit, and their effect on the image.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub(super) const ON_SLOW_DISCARDS: Workload = Workload {
     run: |kit, side| run(kit, side, &SLOW),
 };
 
-/// The files that are written and deleted, and the image.
+/// Parameters of the files that are written and deleted, and of the image.
 #[derive(Debug)]
 struct Shape {
     file_bytes: usize,
@@ -70,9 +70,9 @@ const SLOW: Shape = Shape {
 };
 
 const MIB: f64 = (1 << 20) as f64;
-/// The kernel tells a server of FUSE only after the call that a deleted file is not in use.
+/// The kernel sends FORGET for a deleted file only after the call.
 const FILES_ARE_FORGOTTEN: Duration = Duration::from_secs(1);
-/// Groups that are empty have waited long enough by then, on either side.
+/// The wait until empty groups are discarded, on either side.
 const EMPTY_GROUPS_WAIT: Duration = Duration::from_secs(15);
 
 fn run(kit: &Kit, side: Side, shape: &Shape) -> Result<Outcome> {
@@ -136,7 +136,7 @@ fn add_discards(name: &str, done: &Discards, round: &mut Round) {
     round.add(what, Unit::Mib, done.saved_bytes / MIB);
 }
 
-/// Adds the blocks of the image, and the space that it needs: the used one, and that which waits.
+/// Adds the blocks of the image, and the space that it needs: used and waiting.
 fn add_image(name: &str, image: &Path, stage: &Stage, round: &mut Round) -> Result<()> {
     let what = format!("{name}: image at the end");
     round.add(what, Unit::Mib, image_bytes(image)? / MIB);
@@ -153,7 +153,7 @@ fn image_bytes(image: &Path) -> Result<f64> {
     Ok(metadata.blocks() as f64 * 512.0)
 }
 
-/// Returns how long commits took, and the files that are left.
+/// Returns the latencies of commits, and the remaining files.
 fn write_and_delete(
     stage: &Stage,
     shape: &Shape,

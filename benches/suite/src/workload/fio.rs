@@ -1,4 +1,4 @@
-//! fio: streams and random blocks of one file; and how other workloads run it.
+//! fio: streams and random blocks of one file; also runs fio for other workloads.
 
 use std::path::Path;
 
@@ -89,7 +89,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// Drops the caches, so that the next read comes from the storage, as far as that is up to this machine.
+/// Drops this machine's caches, so that the next read is from storage.
 pub(super) fn drop_caches(kit: &Kit) -> Result<()> {
     rustix::fs::syncfs(std::fs::File::open(&kit.dir)?)?;
     Ok(std::fs::write("/proc/sys/vm/drop_caches", "3")?)
@@ -107,7 +107,7 @@ pub(super) struct Job<'a> {
     pub(super) depth: u32,
     pub(super) jobs: u32,
     pub(super) is_direct: bool,
-    /// 0: until all is done once.
+    /// 0: until all data was processed once.
     pub(super) seconds: u64,
     pub(super) ends_with_fsync: bool,
 }

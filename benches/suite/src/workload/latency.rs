@@ -1,4 +1,4 @@
-//! How long a create and an unlink take while another process writes hard.
+//! Latency of a create and an unlink during heavy writes by another process.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};

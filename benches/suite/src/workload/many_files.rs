@@ -62,7 +62,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// Runs fs_mark, and returns the files per second as it has them.
+/// Runs fs_mark, and returns its files per second.
 fn make(top: &Path, name: &str, threads: u64, files_each: u64) -> Result<f64> {
     let words = [
         "-t",

@@ -1,4 +1,4 @@
-//! Costs of a part of a workload beside its time.
+//! Costs of a part of a workload in addition to its time.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::stage::Stage;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Runs from its making on.
+/// A meter that starts when it is created.
 #[derive(Debug)]
 pub(crate) struct Meter {
     begin: Instant,
@@ -38,7 +38,7 @@ impl Meter {
         Ok(stage.device_counts()? - self.device)
     }
 
-    /// Adds how many commits there were, how long they took and what they wrote.
+    /// Adds the number, time and written bytes of commits.
     pub(crate) fn add_commits(&self, what: &str, stage: &Stage, round: &mut Round) -> Result<()> {
         (stage.commits()? - self.commits.clone()).add_to(what, round);
         Ok(())

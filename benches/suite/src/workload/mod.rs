@@ -1,4 +1,4 @@
-//! The work that is measured: one file each, all the same on every side.
+//! The measured workloads: one file each, and equal on every side.
 
 mod databases;
 mod dbench;
@@ -26,7 +26,7 @@ use crate::kit::Kit;
 
 pub(crate) use self::snapshots::send_alone;
 
-/// Something to be measured.
+/// A workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
@@ -34,7 +34,7 @@ pub(crate) struct Workload {
     /// A description of the work, for readers of the page.
     pub(crate) text: &'static str,
     pub(crate) sides: &'static [Side],
-    /// Rounds are no more than this, of what takes long.
+    /// The maximum number of rounds, lower for long workloads.
     pub(crate) most_rounds: u32,
     pub(crate) run: fn(&Kit, Side) -> Result<Outcome>,
 }
@@ -43,14 +43,14 @@ pub(crate) struct Workload {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Figures(Round),
-    /// Why there are none.
+    /// No figures, with the reason.
     Absent(&'static str),
 }
 
 const MOUNTED: &[Side] = &[Side::Kernel, Side::Mount];
 const GIB: u64 = 1 << 30;
 
-/// In the order of the page.
+/// All workloads, in the order of the page.
 pub(crate) const WORKLOADS: &[Workload] = &[
     rename_fsync::WORKLOAD,
     sync_calls::WORKLOAD,

@@ -24,7 +24,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// A volume, and what of it is preallocated, in GiB.
+/// The size of a volume, and of its preallocated part, in GiB.
 #[derive(Clone, Copy)]
 struct Shape {
     name: &'static str,

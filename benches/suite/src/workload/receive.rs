@@ -83,7 +83,7 @@ fn by_library(image: &Path, stream: &Path, round: &mut Round) -> Result<()> {
     Ok(())
 }
 
-/// Returns a stream that is made once for a run, by the kernel.
+/// Returns a stream of the kernel, made once for a run.
 fn stream(kit: &Kit, files: u64) -> Result<PathBuf> {
     let stream = kit.dir.join("many.stream");
     if !stream.exists() {

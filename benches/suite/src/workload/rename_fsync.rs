@@ -1,4 +1,4 @@
-//! Directories that are made durable again and again while names come and change in them.
+//! Repeated fsync of directories while names are created and renamed in them.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -1,11 +1,11 @@
-//! Opening a volume after a crash: the fsync logs of many files are replayed.
+//! Opening a volume after a crash, with replay of the fsync logs of many files.
 //!
-//! Two images, one of the kernel's and one of ubtrfs, are copied while they are mounted. The copies are what a power cut
-//! would leave. Every side replays both. They are made once for a run.
+//! Two images, one with a log by the kernel and one by ubtrfs, are copied while they are mounted. The copies have the
+//! state after a power cut. Every side replays both. They are made once for a run.
 //!
-//! A log must have all files, and a commit ends it. The kernel commits at an fsync after it has allocated a chunk, and it
-//! reuses no block of a log before the commit. So many threads call fsync, which write the log together, and files are
-//! made anew after a commit: the chunks are there then.
+//! A log must have all files, and a commit ends it. The kernel commits at an fsync after it has allocated a chunk,
+//! and it reuses no block of a log before the commit. Therefore many threads call fsync, to share logs. After a
+//! commit all files are created again, because the chunks exist then.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -45,7 +45,7 @@ const THREADS: u64 = 64;
 const TRIES: u32 = 12;
 /// On more than 50 GiB the kernel allocates 1 GiB at a time for metadata.
 const VOLUME_BYTES: u64 = 64 * GIB;
-/// Longer than making the files takes. A commit would end the log.
+/// Longer than the creation of the files, because a commit would end the log.
 const OPTIONS: &str = "commit=300";
 const SUPERBLOCK_AT: u64 = 64 << 10;
 const SUPERBLOCK_BYTES: usize = 4096;
@@ -75,7 +75,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// Returns how long it took until the volume could be written to. All files must be there.
+/// Returns the time until the volume was writable. All files must be there.
 fn open(kit: &Kit, side: Side, image: &Path, files: u64) -> Result<Duration> {
     drop_caches(kit)?;
     let begin = Instant::now();
@@ -155,7 +155,7 @@ fn crashed(kit: &Kit, writer: Side, files: u64) -> Result<PathBuf> {
     Ok(crashed)
 }
 
-/// Makes all files, and makes each durable; false if a commit came, which has ended the log.
+/// Creates all files with an fsync each; returns false if a commit has ended the log.
 fn make_files(stage: &Stage, image: &Path, files: u64) -> Result<bool> {
     for number in (0..files).step_by(FILES_PER_DIR as usize) {
         let dir = stage.dir.join(dir_name(number));

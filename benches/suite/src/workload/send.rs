@@ -95,7 +95,7 @@ fn measure_many(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// Returns how many there are in [`snapshots::many_files`].
+/// Returns the number of files in [`snapshots::many_files`].
 pub(super) fn small_files(kit: &Kit) -> u64 {
     match kit.is_quick {
         true => 10_000,
@@ -107,7 +107,7 @@ fn write_large(path: &Path, mib: u64) -> Result<()> {
     let mut file = File::create(path)?;
     let mut block = vec![0; 1 << 20];
     for number in 0..mib {
-        // No two sectors are alike.
+        // No two sectors are equal.
         for (at, word) in block.chunks_exact_mut(8).enumerate() {
             let value = (number << 32 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             word.copy_from_slice(&value.to_le_bytes());

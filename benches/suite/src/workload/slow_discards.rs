@@ -1,7 +1,7 @@
-//! An image that takes discards slowly, below the kernel and ubtrfs alike.
+//! An image with slow discards, for the kernel and ubtrfs alike.
 //!
-//! It is a mount of FUSE over a single file, which passes everything on to the image. Holes take their time there, one
-//! after another, as discards do on drives that do not queue them.
+//! It is a FUSE mount on a single file, which forwards everything to the image. Punching holes is slow and serialised
+//! there, like discards on drives that do not queue them.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,10 +25,10 @@ use ubtrfs_fuse_server::{Capacity, Connection, TransportChoice};
 
 const SERVER_MEMORY_BYTES: u64 = 256 << 20;
 const THREADS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
-/// The kernel may ask again at any time; no other process changes the file.
+/// The attribute lifetime. No other process changes the file, so any value is correct.
 const ATTRIBUTES_LAST: Duration = Duration::from_secs(3600);
 
-/// How long a discard takes.
+/// The duration of a discard.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiscardTime {
     pub(super) request: Duration,
@@ -49,7 +49,8 @@ pub(super) struct SlowDiscards {
 }
 
 impl SlowDiscards {
-    /// Shows the image at `path`, where nothing is yet. That has to be in the work directory, whose mounts end with the run.
+    /// Mounts the image at `path`, which must not exist yet. It must be in the work directory, whose mounts end with
+    /// the run.
     pub(super) fn new(image: &Path, path: PathBuf, takes: DiscardTime) -> Result<SlowDiscards> {
         File::create(&path)?;
         let device = File::options().read(true).write(true).open("/dev/fuse")?;
@@ -90,7 +91,7 @@ impl SlowDiscards {
         &self.path
     }
 
-    /// Unmounts the file, which nothing has open any more, and removes it.
+    /// Unmounts the file, which must not be open, and removes it.
     pub(super) fn end(self) -> Result<()> {
         unmount(&self.path, UnmountFlags::empty())?;
         let ended = self.server.join();
@@ -107,7 +108,7 @@ impl SlowDiscards {
 struct SlowImage {
     image: File,
     takes: DiscardTime,
-    /// Discards take turns.
+    /// Serialises discards.
     turn: Mutex<()>,
 }
 
@@ -169,7 +170,7 @@ impl FileSystem for SlowImage {
         self.attributes()
     }
 
-    /// Changes nothing, as times are left to the image.
+    /// Does nothing: the image has its own times.
     fn setattr(
         &self,
         _: &Context,

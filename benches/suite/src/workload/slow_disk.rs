@@ -1,7 +1,8 @@
-//! Storage that takes no more than so many bytes a second, below the kernel and ubtrfs alike.
+//! Storage with a limited write rate, for the kernel and ubtrfs alike.
 //!
-//! It is a loop device for which the block layer holds writes back. The limit is that of the root cgroup (version 1). So it
-//! meets the kernel's own threads, too, which write the pages that a mount or the page cache has collected. Version 2 has none for its root.
+//! It is a loop device whose writes the block layer throttles, by the limit of the root cgroup (version 1). The limit
+//! also applies to the kernel's own threads, which write the dirty pages of a mount or the page cache. Version 2 has
+//! no limit for its root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::run::run;
 
 const LIMITS: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
 
-/// A loop device of an image, slowed down.
+/// A throttled loop device of an image.
 #[derive(Debug)]
 pub(super) struct SlowDisk {
     device: PathBuf,
@@ -21,7 +22,7 @@ pub(super) struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// Returns whether this machine can slow a device down.
+    /// Returns whether this machine can throttle a device.
     pub(super) fn is_possible() -> bool {
         Path::new(LIMITS).exists()
     }
@@ -48,7 +49,7 @@ impl SlowDisk {
         &self.device
     }
 
-    /// Lifts the limit, so that the disk is as fast as the device below.
+    /// Removes the limit, so that the disk is as fast as the device below.
     pub(super) fn lift_limit(&mut self) {
         if let Some(undo) = self.no_limit.take() {
             undo.run();
@@ -56,7 +57,7 @@ impl SlowDisk {
         }
     }
 
-    /// Ends the disk, from which nothing is mounted any more.
+    /// Removes the disk, which must not be mounted.
     pub(super) fn end(mut self) -> Result<()> {
         self.lift_limit();
         run("losetup", &[Path::new("-d"), &self.device])?;

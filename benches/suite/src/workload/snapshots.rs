@@ -1,4 +1,4 @@
-//! Volumes with snapshots to be sent, and sends of them. The kernel makes them, once for a run, for all sides.
+//! Volumes with snapshots, and sends of them. The kernel makes them once for a run, for all sides.
 
 use std::env;
 use std::fs::{self, File};
@@ -28,14 +28,14 @@ const VOLUME_BYTES: u64 = 64 * GIB;
 const FILES_PER_DIR: u64 = 1000;
 const MIB: f64 = (1 << 20) as f64;
 
-/// The snapshots of a volume that are sent.
+/// The snapshots to send from a volume.
 pub(super) struct Sent<'a> {
     pub(super) image: &'a Path,
     pub(super) parent: Option<&'a str>,
     pub(super) snapshot: &'a str,
 }
 
-/// Returns the image of that name, filled when it is asked for the first time.
+/// Returns the image `name`, which the first call fills.
 pub(super) fn image(kit: &Kit, name: &str, fill: impl Fn(&Path) -> Result<()>) -> Result<PathBuf> {
     let made = kit.dir.join(format!("snapshots-{name}"));
     if !made.exists() {
@@ -48,7 +48,7 @@ pub(super) fn image(kit: &Kit, name: &str, fill: impl Fn(&Path) -> Result<()>) -
     Ok(made)
 }
 
-/// Creates a snapshot `many` of so many small files, and `later` after 100 changes.
+/// Creates a snapshot `many` of `files` small files, and `later` after 100 changes.
 pub(super) fn many_files(kit: &Kit, files: u64) -> Result<PathBuf> {
     image(kit, "many", |top| {
         let live = top.join("live");
@@ -80,7 +80,7 @@ pub(super) fn many_files(kit: &Kit, files: u64) -> Result<PathBuf> {
     })
 }
 
-/// Returns where a file of [`many_files`] is.
+/// Returns the path of a file of [`many_files`].
 pub(super) fn path_of(top: &Path, number: u64) -> PathBuf {
     top.join(format!("dir{}", number / FILES_PER_DIR))
         .join(format!("file{number}"))
@@ -90,14 +90,14 @@ fn content(number: u64) -> String {
     format!("{number:>500}")
 }
 
-/// Makes a read-only snapshot.
+/// Creates a read-only snapshot.
 pub(super) fn take(of: &Path, to: &Path) -> Result<()> {
     let words = ["subvolume", "snapshot", "-r"].map(Path::new);
     run("btrfs", &[words[0], words[1], words[2], of, to])?;
     Ok(())
 }
 
-/// Sends to no receiver, from a cold cache, and adds time, length and memory as those of `what`.
+/// Sends without a receiver, from a cold cache, and adds time, length and memory under the name `what`.
 pub(super) fn measure(
     kit: &Kit,
     side: Side,
@@ -134,7 +134,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Counts what is written to it.
+/// A sink that counts its bytes.
 #[derive(Debug, Default)]
 pub(super) struct Counter(u64);
 
@@ -149,7 +149,7 @@ impl Write for Counter {
     }
 }
 
-/// The report of a process that has sent by the library, and has done nothing else.
+/// The report of a process that only sends by the library.
 struct Alone {
     seconds: f64,
     bytes: u64,
@@ -172,7 +172,7 @@ fn send_in_process(sent: &Sent<'_>) -> Result<Alone> {
     })
 }
 
-/// Does the work of the process that sends alone. Its words are image, snapshot, and perhaps a parent.
+/// Runs the process that only sends. Arguments: image, snapshot, and optionally a parent.
 pub(crate) fn send_alone(words: &[PathBuf]) -> Result<()> {
     let name = |at: usize| words.get(at).and_then(|word| word.to_str());
     let sent = Sent {
@@ -240,7 +240,7 @@ fn send_by_command(
     Ok(begin.elapsed().as_secs_f64())
 }
 
-/// Returns the command of btrfs-progs or ubtrfs, which says nothing.
+/// Returns the command of btrfs-progs or ubtrfs, without output.
 pub(super) fn command(kit: &Kit, side: Side) -> Command {
     match side {
         Side::Kernel => {
@@ -252,12 +252,12 @@ pub(super) fn command(kit: &Kit, side: Side) -> Command {
     }
 }
 
-/// Returns the most memory that this process has had since `forget_peak`.
+/// Returns the peak memory of this process since `forget_peak`.
 pub(super) fn peak_bytes() -> Option<u64> {
     counters::peak_memory_bytes(std::process::id())
 }
 
-/// Has the peak of this process' memory be what it has now.
+/// Resets the peak memory of this process to its current memory.
 pub(super) fn forget_peak() -> Result<()> {
     Ok(fs::write("/proc/self/clear_refs", "5")?)
 }

@@ -1,7 +1,7 @@
-//! Small changes that are made durable one by one: an append, an overwrite, the save of an editor.
+//! Small changes with an fsync each: an append, an overwrite, the save of an editor.
 //!
-//! Each thread has files of its own, in one directory. The bytes are those that the calls had written when the last one
-//! returned. The part that a later commit writes for them is not in it, unless commits run beside.
+//! Each thread has its own files, in one directory. The bytes are counted when the last call returns. They do not
+//! include writes of a later commit, unless commits run concurrently.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -36,7 +36,7 @@ const BLOCK_BYTES: usize = 4096;
 const FILE_BLOCKS: u64 = 1024;
 const THREADS: [u64; 3] = [1, 2, 8];
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
-/// The thread that commits looks this often whether it should end.
+/// The interval at which the committing thread checks whether it should end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
@@ -51,7 +51,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// Measures on a new volume, so that no setting meets what another one left.
+/// Measures on a new volume, so that settings do not affect each other.
 fn measure_one(
     kit: &Kit,
     side: Side,
@@ -68,7 +68,7 @@ fn measure_one(
         .map(|number| Caller::new(call, &dir, number))
         .collect::<Result<Vec<_>>>()?;
     stage.sync()?;
-    // A commit happens even in a quick run.
+    // Long enough for a commit even in a quick run.
     let lasts = match has_commits {
         true => Duration::from_millis(kit.scaled(4000).max(1300)),
         false => Duration::from_millis(kit.scaled(2000)),
@@ -90,7 +90,7 @@ fn measure_one(
     Ok(())
 }
 
-/// Returns how long the calls of all took.
+/// Returns the latencies of all calls.
 fn all_call(callers: Vec<Caller>, lasts: Duration, commits: Option<&Stage>) -> Result<Latencies> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

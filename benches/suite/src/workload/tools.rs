@@ -1,4 +1,4 @@
-//! Programs that work on images: beside the kernel's side stand btrfs-progs.
+//! Programs that work on images; btrfs-progs count as the kernel's side.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,7 +58,8 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// Returns files that are made once for a run, and read each time: the side before may have emptied the cache.
+/// Returns files that are made once for a run, and reads them each time, because the previous side may have dropped
+/// the caches.
 fn source(kit: &Kit) -> Result<PathBuf> {
     let top = kit.dir.join("small-files");
     let is_new = !top.exists();

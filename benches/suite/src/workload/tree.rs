@@ -1,4 +1,4 @@
-//! Usual work on a source tree.
+//! Common work on a source tree.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 };
 
 const SOURCES: [&str; 3] = ["usr/include", "usr/lib/python3", "usr/share"];
-/// A quick run takes the first of those only.
+/// The number of sources in a quick run.
 const QUICK_SOURCES: usize = 1;
 
 fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
@@ -57,7 +57,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
         &tree,
         Path::new("."),
     ];
-    // GNU tar does not read what it writes to the null device: through a pipe.
+    // GNU tar does not read files for an archive on the null device, so it writes to a pipe.
     let args = [&[Path::new("--use-compress-program=cat")], args.as_slice()].concat();
     let ran = run("tar", &args)?;
     round.add("tar -c", Unit::Seconds, ran.took.as_secs_f64());
@@ -79,7 +79,7 @@ fn step(stage: &Stage, round: &mut Round, what: &str, program: &str, args: &[&Pa
     meter.add_costs(what, stage, round)
 }
 
-/// Returns an archive that is made once for a run.
+/// Returns an archive, made once for a run.
 pub(super) fn archive(kit: &Kit) -> Result<PathBuf> {
     let path = kit.dir.join("tree.tar");
     if !path.exists() {

@@ -1,6 +1,6 @@
-//! Databases: how many transactions a second they make durable.
+//! Databases: durable transactions per second.
 //!
-//! Databases that are not installed are skipped, and the table says so.
+//! Databases that are not installed are skipped, with a note in the table.
 
 mod postgresql;
 mod sqlite;

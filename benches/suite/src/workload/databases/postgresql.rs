@@ -1,7 +1,7 @@
-//! PostgreSQL: a server of its own for each run, and pgbench.
+//! PostgreSQL: a separate server for each run, and pgbench.
 //!
-//! The server refuses to run as root, so that all of its programs run as the user that its package makes. It has no port:
-//! its socket lies in the work directory.
+//! The server refuses to run as root, so all of its programs run as the user of its package. It has no port: its
+//! socket is in the work directory.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::cleanup::{self, Undo};
 use crate::kit::Kit;
 use crate::run::run_command;
 
-/// Debian has each version's programs in a folder of its own, where PATH does not lead.
+/// Debian installs each version's programs in a separate folder outside of PATH.
 const VERSIONS: &str = "/usr/lib/postgresql";
 const NEEDED: [&str; 4] = ["initdb", "postgres", "pg_isready", "pgbench"];
 const USER: &str = "postgres";
@@ -27,7 +27,7 @@ const CLIENTS: &str = "4";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(120);
 
-/// Where the programs lie, and the user that runs them.
+/// The folder of the programs, and the user that runs them.
 #[derive(Debug)]
 pub(super) struct Programs {
     dir: PathBuf,
@@ -36,7 +36,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Fails with the reason why PostgreSQL cannot be measured here.
+    /// Finds the programs, or returns the reason why PostgreSQL cannot be measured here.
     pub(super) fn find() -> Result<Programs, String> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let dir = newest_version()
@@ -88,7 +88,7 @@ fn ids_of(user: &str, passwd: &str) -> Option<(u32, u32)> {
     Some((uid, fields.next()?.parse().ok()?))
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(super) struct Server {
     programs: Programs,
@@ -98,7 +98,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Makes a cluster in a directory and starts its server.
+    /// Creates a cluster in a directory and starts its server.
     pub(super) fn start(kit: &Kit, programs: Programs, dir: &Path) -> Result<Server> {
         let data = dir.join("postgresql");
         programs.make_dir(&data)?;
@@ -144,7 +144,7 @@ impl Server {
         Ok(())
     }
 
-    /// Makes pgbench's tables: 100,000 accounts for each unit of `scale`.
+    /// Creates pgbench's tables: 100,000 accounts for each unit of `scale`.
     pub(super) fn fill(&self, scale: u64) -> Result<()> {
         self.client("pgbench", &["-i", "-q", "-s", &scale.to_string(), USER])?;
         Ok(())
@@ -157,7 +157,7 @@ impl Server {
         parse(&output).context("pgbench printed no rate")
     }
 
-    /// Returns what a client prints.
+    /// Returns the output of a client.
     fn client(&self, name: &str, words: &[&str]) -> Result<String> {
         let mut command = self.programs.command(name);
         command.arg("-h").arg(&self.socket_dir).args(["-U", USER]);

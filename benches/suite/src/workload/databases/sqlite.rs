@@ -1,4 +1,4 @@
-//! SQLite, as python3 brings it.
+//! SQLite, from Python's standard library.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::Done;
 use crate::run::run;
 
-/// A way to make transactions atomic.
+/// A journal mode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
     pub(super) name: &'static str,
@@ -26,9 +26,9 @@ pub(super) const MODES: [Mode; 2] = [
     },
 ];
 
-/// Arguments: the database, the journal mode, and seconds; with 0 seconds it makes the table.
+/// Arguments: the database, the journal mode, and seconds; with 0 seconds it creates the table.
 ///
-/// It prints how many transactions it made, and in how many seconds.
+/// It prints the number of transactions and the seconds.
 const SCRIPT: &str = r#"
 import sqlite3, sys, time
 
@@ -60,7 +60,7 @@ db.close()
 print(count, took)
 "#;
 
-/// Returns why SQLite cannot be measured here.
+/// Returns the reason why SQLite cannot be measured here.
 pub(super) fn why_not() -> Option<String> {
     let error = run("python3", &["-c", "import sqlite3"]).err()?;
     Some(format!("no python3 with its module sqlite3: {error:#}"))
@@ -85,7 +85,7 @@ impl Database {
         parse(&self.call(seconds)?).context("the script printed no count")
     }
 
-    /// Returns what the script prints.
+    /// Returns the output of the script.
     fn call(&self, seconds: u64) -> Result<String> {
         let seconds = seconds.to_string();
         let args: [&OsStr; 5] = [
