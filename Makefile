@@ -7,38 +7,39 @@ PREFIX      ?= /usr/local
 DESTDIR     ?=
 bindir      := $(DESTDIR)$(PREFIX)/bin
 datadir     := $(DESTDIR)$(PREFIX)/share
-# Where mount(8) and umount(8) look for helpers; they look nowhere else.
+# The only folder in which mount(8) and umount(8) look for helpers.
 HELPERDIR   ?= /sbin
 helperdir   := $(DESTDIR)$(HELPERDIR)
 helpers     := mount.ubtrfs mount.fuse.ubtrfs mount.fuseblk.ubtrfs \
                umount.fuse.ubtrfs umount.fuseblk.ubtrfs
 # Help texts name them.
 pages_for_users := $(addprefix docs/,backups.md check.md commands.md features.md image-builders.md mount.md recovery.md)
-# Their links lead there; a package has its own way.
+# The target of their links; packages set their own.
 HELPERLINK  ?= $(PREFIX)/bin/ubtrfs
 ZSHDIR      ?= $(PREFIX)/share/zsh/site-functions
 zshdir      := $(DESTDIR)$(ZSHDIR)
-# How the command and the libraries are built. The tests try those of the dev profile: their own build has them, and they
-# check more of themselves. Only the command line of make chooses; a variable of the environment may be another's.
+# The profile of the command and the libraries. The tests use the dev profile: it is part of their own build, and has
+# more checks. Only the command line of make sets it, because an environment variable of this name may belong to
+# another program.
 PROFILE     := release
-# As cargo has it.
+# As in cargo.
 target      := $(or $(CARGO_TARGET_DIR),target)
 built_in    := $(target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 ubtrfs      := $(built_in)/ubtrfs
 # The command writes its own manual pages and completions.
 dist        := $(built_in)/dist
 packages    := $(if $(filter release,$(PROFILE)),$(target),$(built_in))/deb
-# Cargo leaves what tests have made of a library among the dependencies.
+# Cargo leaves a library that tests have built among the dependencies.
 archive      = $(if $(filter dev,$(PROFILE)),$(shell ls -t $(built_in)/deps/libubtrfs_c-*.a | head -n 1),$(built_in)/libubtrfs_c.a)
 static_target := $(shell uname -m)-unknown-linux-musl
-# Where the kernel's btrfs can be asked, no test is skipped for want of it. Elsewhere `unit` counts those that are.
+# If the kernel's btrfs is available, no test may skip it. Otherwise `unit` counts the skipped tests.
 requiring    = $(shell scripts/has-kernel && echo UBTRFS_REQUIRE_KERNEL=1)
-# The first build of a checkout takes a third less if it prepares nothing for the next one.
+# Without incremental compilation, the first build of a checkout is faster by a third.
 ifeq ($(wildcard $(target)/debug/deps),)
 export CARGO_INCREMENTAL ?= 0
 endif
 
-# Packages whose unit tests need nothing of the machine; some of fuse and cli mount, or need root.
+# Packages whose unit tests do not depend on the machine; some tests of fuse and cli mount, or need root.
 quick       := $(addprefix --package ubtrfs-,format device tree transaction engine mkfs check stream fuse-server) \
                --package ubtrfs --package xtask
 
@@ -63,7 +64,7 @@ endif
 	for shell in bash zsh fish; do $(ubtrfs) completions $$shell >$(dist)/completions/$$shell; done
 	touch $(dist)/complete
 
-# Asks the times of files in place of cargo, which the root of `sudo make install` often has not.
+# Compares file times instead of calling cargo, which root often lacks in `sudo make install`.
 built:
 	@if [ -x $(ubtrfs) ] && [ -e $(dist)/complete ] && \
 	    [ -z "$$(find Cargo.* rust-toolchain.toml crates/*/Cargo.toml crates/*/src -newer $(dist)/complete -print -quit)" ]; \
@@ -77,8 +78,8 @@ demo: ## build, make an image, look inside, mount it, compare
 	$(MAKE) build
 	@UBTRFS=$(abspath $(ubtrfs)) scripts/demo
 
-# The tests wait for disks and clocks for more than half of their time. Beside them the rest is built and run: first what
-# builds little, as cargo lets nothing else build meanwhile.
+# The tests wait for disks and clocks for more than half of their time. The rest is built and run concurrently: short
+# builds first, as cargo blocks other builds.
 test: setup fmt tidy clippy ## everything that must pass before a change lands
 	$(CARGO) test --workspace --locked --no-run
 	$(MAKE) --no-print-directory --jobs=2 PROFILE=dev beside
@@ -103,7 +104,7 @@ unit: ## all tests of the crates, two of their programs at once
 unit-user: ## as root: the tests of the crates as a user without root, which skips those that need it
 	$(CARGO) xtask units --without-root
 
-# Beside the library for Python, which needs crates with these features as well.
+# Concurrent with the library for Python, which needs crates with the same features.
 outside: ## build and run a program that has the library alone
 	$(CARGO) build --locked --package outside --package ubtrfs-python
 	$(target)/debug/outside
@@ -120,7 +121,7 @@ count:
 pages: build ## run the commands that the pages for users show
 	UBTRFS=$(abspath $(ubtrfs)) scripts/try-pages
 
-# The library takes the crates that the build of the command has left.
+# The library reuses the crates of the command's build.
 deb: like_command := yes
 deb: setup build library ## make Debian packages of the command and the library in target/deb
 	scripts/deb $(packages) $(archive) $(if $(filter dev,$(PROFILE)),0)
@@ -128,7 +129,7 @@ deb: setup build library ## make Debian packages of the command and the library 
 deb-test: deb
 	scripts/try-deb $(packages)
 
-# musl, since the C library of GNU loads modules even when it is linked statically. Rust's part of it comes from rustup.
+# musl, because glibc loads modules even when it is linked statically. rustup has Rust's part of it.
 static: ## build target/static/ubtrfs, which needs no libraries, for containers and initramfs
 	@scripts/setup --static
 	@[ -d "$$(rustc --print target-libdir --target $(static_target))" ] || rustup target add $(static_target)
@@ -138,14 +139,14 @@ static: ## build target/static/ubtrfs, which needs no libraries, for containers 
 static-test: static ## use the static command in a root directory that has nothing else
 	scripts/try-static $(target)/static/ubtrfs
 
-# PARTS="fsx trees" chooses; `make soak` does a form that takes hours, `make test` a short one.
+# PARTS="fsx trees" selects parts; `make soak` runs a form that takes hours, `make test` a short one.
 conform: setup build ## pjdfstest, fsx, cp, tar, rsync, git, a build, sqlite, a crowd and full volumes on a mount, and the kernel's view of it: an hour
 	UBTRFS=$(abspath $(ubtrfs)) scripts/conform $(PARTS)
 
 conform-quick: setup build
 	$(requiring) UBTRFS=$(abspath $(ubtrfs)) $(if $(filter dev,$(PROFILE)),UBTRFS_CONFORM_HELPER=$(built_in)/ubtrfs-conform) scripts/conform --quick $(PARTS)
 
-# GOALS="demo deb" chooses. The tests in it skip what the machine lacks, as on any machine.
+# GOALS="demo deb" selects goals. Its tests skip missing features of the machine, as usual.
 fresh-debian: ## as root: the demo, the packages and the tests in a bare Debian of debootstrap, with git, make and Rust: hours
 	@scripts/setup --fresh
 	scripts/fresh-debian $(GOALS)
@@ -157,15 +158,15 @@ soak: setup build ## all tests and conform in their long form: hours
 	$(MAKE) pages count deb-test unit-user
 	$(MAKE) fresh-debian
 
-# QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" chooses rounds and workloads.
+# QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" selects rounds and workloads.
 bench: build ## the published workloads beside the kernel's btrfs; QUICK=1: a short form
 	@scripts/setup --bench
 	$(CARGO) build --release --locked --package ubtrfs-bench
 	$(target)/release/ubtrfs-bench $(if $(QUICK),--quick) $(BENCH)
 
-# Links named btrfs, mkfs.btrfs or fsck.btrfs make ubtrfs act as that command. They would shadow
-# btrfs-progs, so they are not installed here: `ln -s ubtrfs $(PREFIX)/bin/mkfs.btrfs` asks for one.
-# Nothing is built for root after `make build`.
+# Links named btrfs, mkfs.btrfs or fsck.btrfs make ubtrfs act as that command. They would shadow btrfs-progs, so they
+# are not installed here: `ln -s ubtrfs $(PREFIX)/bin/mkfs.btrfs` makes one. Nothing is built for root after `make
+# build`.
 install: built ## install the command, its manual pages and completions below PREFIX, and mount helpers
 	install -D -s -m 0755 $(ubtrfs) $(bindir)/ubtrfs
 	install -d $(helperdir)

@@ -1,4 +1,4 @@
-//! Any bytes as file data: what every codec makes of them comes back the same.
+//! Any bytes as file data: every codec restores them after compression.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any commands of a send stream, received into a volume in memory. A file outside of the new subvolumes stays as it is,
-//! and the volume is sound.
+//! Any commands of a send stream, received into a volume in memory. A file outside of the new subvolumes does not
+//! change, and the volume stays sound.
 
 #![no_main]
 
@@ -72,7 +72,7 @@ fn volume() -> MemDevice {
     device
 }
 
-/// Takes the input as commands: a number, the length of a body, and the body.
+/// Interprets the input as commands: a number, the length of a body, and the body.
 fn mended(mut input: &[u8]) -> Vec<u8> {
     let mut stream = b"btrfs-stream\0\x02\0\0\0".to_vec();
     while let Some((&[number, low, high], rest)) = input.split_first_chunk() {

@@ -1,5 +1,5 @@
-//! Any bytes as a send stream, as they are and with lengths and checksums of commands put right. A stream that is read
-//! is written anew and read again: the commands are the same.
+//! Any bytes as a send stream, unchanged and with corrected lengths and checksums of commands. A valid stream is
+//! written and read again, and the commands are equal.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Takes the input as a version, then commands: a number, the length of a body, and the body.
+/// Interprets the input as a version, then commands: a number, the length of a body, and the body.
 fn mended(mut input: &[u8]) -> Vec<u8> {
     let mut stream = b"btrfs-stream\0".to_vec();
     let version = input.split_off_first().copied().unwrap_or(1);

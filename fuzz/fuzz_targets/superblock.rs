@@ -1,5 +1,5 @@
-//! Any bytes as a superblock. The checksum is fixed up, and the magic unless the input has its own, so that
-//! the ranges of the fields are reached.
+//! Any bytes as a superblock. The checksum is corrected, and the magic unless the input has its own, so that the
+//! checks of the fields are reached.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     let len = data.len().min(SUPERBLOCK_SIZE);
     block[..len].copy_from_slice(&data[..len]);
     if let Some(superblock) = Superblock::from_block(&block) {
-        // As it came: most likely damaged.
+        // Unchanged, and most likely damaged.
         let _ = superblock.validate(superblock.bytenr.get());
     }
     block[MAGIC_AT..MAGIC_AT + MAGIC.len()].copy_from_slice(&MAGIC);
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Looks at all that commands show of a superblock, valid or not.
+/// Reads all fields of a superblock that commands show, valid or not.
 fn look(superblock: &Superblock) {
     let _ = superblock.check_supported();
     let _ = superblock.read_only_features();

@@ -1,7 +1,7 @@
 //! Any bytes as a tree block.
 //!
-//! The checksum is fixed up, and the place is taken from the header, so that slots and items are reached. Every item is
-//! decoded, whether the checker let the block pass or not.
+//! The checksum is corrected, and the address is taken from the header, so that slots and items are reached. Every
+//! item is decoded, even if the checker rejects the block.
 
 #![no_main]
 

@@ -1,10 +1,10 @@
 //! A kernel-made volume with a few damaged fields.
 //!
-//! Checksums are mended so that the code behind them is reached. Opening the volume and reading all of it must end, without a
-//! panic and in bounded memory.
+//! Checksums are corrected to reach the code behind them. Opening the volume and reading all of it must end, without
+//! a panic and in bounded memory.
 //!
-//! Input: the number of the volume, then edits of 12 bytes: block (2), offset (2), what (1), length
-//! (1, up to 8), value (6). Every copy of the block is edited the same way.
+//! Input: the number of the volume, then edits of 12 bytes: block (2), offset (2), kind (1), length (1, up to 8),
+//! value (6). Every copy of the block is edited the same way.
 
 #![no_main]
 
@@ -22,7 +22,7 @@ use ubtrfs_format::key::Key;
 use ubtrfs_format::node::Node;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 
-/// Directory entries looked at in one run: the volumes are small, only a loop has more.
+/// Directory entries to read in one run: the volumes are small, only a loop has more.
 const MAX_ENTRIES: usize = 1_000;
 const EDIT_BYTES: usize = 12;
 
@@ -119,7 +119,7 @@ fn apply(base: &Base, devices: &[MemDevice], edit: &[u8; EDIT_BYTES]) {
                 _ => byte.rotate_left(1),
             };
         }
-        // The highest bit leaves the checksum wrong.
+        // The highest bit keeps the checksum wrong.
         if edit[4] & 0x80 == 0 {
             base.csum_type.seal_block(&mut bytes);
         }
@@ -206,7 +206,7 @@ fn read_inode(volume: &Volume, id: FileId) {
     }
 }
 
-// Unpacking the volumes takes longer than any input may.
+// Unpacking the volumes takes longer than the time limit of an input.
 fuzz_target!(init: { bases(); }, |input: &[u8]| {
     let Some((&which, edits)) = input.split_first() else {
         return;

@@ -1,6 +1,6 @@
-//! Faults that are known: how many of each kind the sources had when a rule was made.
+//! Baselines of known faults: the count of each kind at the introduction of a rule.
 //!
-//! A baseline is a small file of lines `KEY COUNT`, and of remarks that begin with `#`. Its numbers only fall.
+//! A baseline is a small file of lines `KEY COUNT`, and of remarks that begin with `#`. Its counts may only fall.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ pub(crate) struct Baseline {
     known: Counts,
 }
 
-/// A key that has another count than the baseline says.
+/// A key whose count differs from the baseline.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) key: String,
@@ -29,7 +29,7 @@ pub(crate) struct Change {
 }
 
 impl Baseline {
-    /// Reads a baseline. One that is not there knows no faults.
+    /// Reads a baseline. A missing one has no faults.
     pub(crate) fn read(root: &Path, path: &'static str) -> Baseline {
         Baseline::new(
             path,
@@ -76,8 +76,8 @@ impl Baseline {
             .collect()
     }
 
-    /// Gives what is known of a file that moved to its new path. `has` tells whether there is a file; the key begins
-    /// with its path.
+    /// Moves the known faults of a moved file to its new path. `has` returns whether a file exists, by a key that
+    /// begins with its path.
     pub(crate) fn follow_moves(&mut self, found: &Counts, has: impl Fn(&str) -> bool) {
         for (to, &count) in found {
             if self.known.contains_key(to) {
@@ -95,7 +95,7 @@ impl Baseline {
         }
     }
 
-    /// Writes the baseline with the lower one of the known and the found number of each key, and keeps its remarks.
+    /// Writes the baseline with the minimum of the known and the found count of each key, and keeps its remarks.
     pub(crate) fn lower(&self, root: &Path, found: &Counts) -> io::Result<()> {
         let text = self.lowered(found);
         if text == self.text {

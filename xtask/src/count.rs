@@ -1,7 +1,7 @@
-//! `cargo xtask count`: instructions of the layers' hottest work against what they took before.
+//! `cargo xtask count`: instructions of the layers' hottest work, compared with the recorded counts.
 //!
-//! Instructions say nothing about time, but they are the same on a busy machine. Those of a release build are what
-//! users get. The tests count in the dev build, which they have made anyway: the numbers are larger, and rise with the
+//! Instructions do not measure time, but they do not depend on the load of the machine. The release build is the one
+//! that users get. The tests count in the dev build, which exists already: its counts are larger, and rise with the
 //! same faults.
 
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use std::process::{Command, ExitCode};
 
 const HOTTEST: [&str; 5] = ["get", "put", "apply", "check-leaf", "delayed-refs"];
 const CALLS: u64 = 20;
-/// More than this many percent of the kept number is a fault.
+/// A count above this percentage of the recorded count is a fault.
 const MOST_PERCENT: u64 = 125;
 
-/// The build that is counted in.
+/// The build whose instructions are counted.
 #[derive(Clone, Copy)]
 pub(crate) enum Build {
     Release,
@@ -23,7 +23,7 @@ pub(crate) enum Build {
 }
 
 impl Build {
-    /// Returns the file that holds the counts from before.
+    /// Returns the file of the recorded counts.
     fn kept(self) -> &'static str {
         match self {
             Build::Release => "benches/layers/instructions.txt",
@@ -31,7 +31,7 @@ impl Build {
         }
     }
 
-    /// Returns its path below the folder that cargo builds in.
+    /// Returns its path below cargo's target folder.
     fn program(self) -> &'static str {
         match self {
             Build::Release => "release/ubtrfs-layers",
@@ -41,14 +41,14 @@ impl Build {
 
     fn cargo(self) -> &'static [&'static str] {
         match self {
-            // Beside the command, so that crates get the features that `make build` gives them.
+            // Together with the command, so that crates have the same features as in `make build`.
             Build::Release => &[
                 "build",
                 "--release",
                 "--package=ubtrfs-layers",
                 "--package=ubtrfs-cli",
             ],
-            // Crates would get other features for one package, and be built once more.
+            // For a single package, crates would have other features, and be built again.
             Build::Dev => &["test", "--workspace", "--no-run"],
         }
     }
@@ -82,7 +82,7 @@ fn count_all(root: &Path, build: Build) -> Result<Counts, String> {
     HOTTEST.iter().map(|name| count(name)).collect()
 }
 
-/// Counts the instructions per thing.
+/// Counts the instructions per item.
 fn count(program: &Path, name: &str) -> Result<u64, String> {
     let ran = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

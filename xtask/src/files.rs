@@ -1,4 +1,4 @@
-//! The files of the workspace that people write, read once.
+//! The handwritten files of the workspace, read once.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ pub(crate) struct File {
     /// Relative to the workspace.
     pub(crate) path: PathBuf,
     pub(crate) text: String,
-    /// None if it is no Rust file.
+    /// None for other files than Rust.
     pub(crate) source: Option<Source>,
 }
 
@@ -29,7 +29,7 @@ impl File {
     }
 }
 
-/// Reads all files of text below `root` that are UTF-8, in the order of their paths.
+/// Reads all UTF-8 text files below `root`, in the order of their paths.
 pub(crate) fn read_all(root: &Path) -> io::Result<Vec<File>> {
     let mut paths = Vec::new();
     walk(root, &mut paths)?;
@@ -52,7 +52,7 @@ fn walk(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         if kind.is_dir() {
             if !SKIPPED_DIRS.iter().any(|skipped| name == *skipped) {
                 match walk(&path, files) {
-                    // A folder of tests that run beside this.
+                    // A folder of a concurrent test was removed.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     outcome => outcome?,
                 }

@@ -1,8 +1,7 @@
-//! Which top-level modules of a crate name which others, in code that is not for tests.
+//! Imports between the top-level modules of a crate, outside of tests.
 //!
-//! A name is one that a `use` brings in, or a path in the code; both begin with `crate`, `super` or `self`. The type
-//! that a method call reaches shows in no import, and is not seen here. Not here: which imports are allowed
-//! (`tidy::layers`).
+//! An import is a name in a `use`, or a path in the code; both begin with `crate`, `super` or `self`. A method call
+//! without an import is not detected. Not here: the allowed imports (`tidy::layers`).
 
 mod report;
 #[cfg(test)]
@@ -16,14 +15,14 @@ pub(crate) use report::run;
 use crate::files::File;
 use crate::source::{Source, is_word};
 
-/// The name of the file that a crate begins with, `lib.rs` or `main.rs`, among its modules.
+/// The module name of a crate's root file, `lib.rs` or `main.rs`.
 pub(crate) const TOP: &str = "lib";
 
 /// The arrows between the top-level modules of a crate.
 #[derive(Default)]
 pub(crate) struct Imports {
     pub(crate) modules: BTreeSet<String>,
-    /// Where the first module names the second one.
+    /// The places where the first module names the second.
     pub(crate) arrows: BTreeMap<(String, String), Vec<Site>>,
 }
 
@@ -51,14 +50,14 @@ pub(crate) fn of_crates(files: &[File]) -> BTreeMap<String, Imports> {
 
 struct Module<'a> {
     file: String,
-    /// Empty for the file that the crate begins with.
+    /// Empty for the root file of the crate.
     path: Vec<String>,
     source: &'a Source,
 }
 
 impl Module<'_> {
-    /// Returns the crate and the module of a file: `crates/NAME/src/PATH.rs` -> `NAME` and the module. Programs of
-    /// their own in `bin` are none.
+    /// Returns the crate and the module of a file: `crates/NAME/src/PATH.rs` -> `NAME` and the module. Returns None
+    /// for separate programs in `bin`.
     fn of_file(file: &File) -> Option<(String, Module<'_>)> {
         let source = file.source.as_ref()?;
         let mut parts = file.path.iter().map(|part| part.to_string_lossy());
@@ -108,7 +107,7 @@ fn of_crate(modules: &[Module<'_>]) -> Imports {
     imports
 }
 
-/// Finds the names that the first file of a crate brings in, and the first part of where each comes from.
+/// Finds the names that the root file of a crate imports, each with the first segment of its path.
 fn shown_at_top(source: &Source) -> BTreeMap<&str, &str> {
     let mut shown = BTreeMap::new();
     for (at, _) in source.code.match_indices("use ") {
@@ -148,7 +147,7 @@ fn add_imports(module: &Module<'_>, shown: &BTreeMap<&str, &str>, imports: &mut 
             let to = match shown.get(first) {
                 _ if imports.modules.contains(first) => first,
                 Some(&from) if imports.modules.contains(from) => from,
-                // Of another crate, and only shown at the top.
+                // Reexported from another crate.
                 Some(_) => continue,
                 None => TOP,
             };
@@ -164,7 +163,7 @@ fn add_imports(module: &Module<'_>, shown: &BTreeMap<&str, &str>, imports: &mut 
     }
 }
 
-/// Returns the path from the top of the crate, or nothing if it leads out of it.
+/// Returns the path from the root of the crate, or None if it is outside of the crate.
 fn absolute<'a>(module: &'a [String], path: &[&'a str]) -> Option<Vec<&'a str>> {
     let mut absolute: Vec<&str> = module.iter().map(String::as_str).collect();
     for part in path {
@@ -180,7 +179,7 @@ fn absolute<'a>(module: &'a [String], path: &[&'a str]) -> Option<Vec<&'a str>> 
     Some(absolute)
 }
 
-/// Returns where `crate::`, `super::` or `self::` begins a path.
+/// Returns the offsets where `crate::`, `super::` or `self::` begins a path.
 fn starts_of_paths(code: &str) -> impl Iterator<Item = usize> {
     let bytes = code.as_bytes();
     code.match_indices("::").filter_map(move |(end, _)| {
@@ -191,7 +190,7 @@ fn starts_of_paths(code: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns the path or the tree of paths at `at`, each path with its parts.
+/// Returns the path or the tree of paths at `at`, each path as its segments.
 fn paths_at(code: &str, at: usize) -> Vec<Vec<&str>> {
     let mut paths = Vec::new();
     let mut tree = PathTree { code, at };
@@ -245,7 +244,7 @@ impl<'a> PathTree<'a> {
         }
     }
 
-    /// Skips ` as NAME`, and whatever is no path.
+    /// Skips ` as NAME`, and any other text that is not a path.
     fn skip_to_end_of_branch(&mut self) {
         while !matches!(self.byte(), b',' | b'}' | 0) {
             self.at += 1;
@@ -277,7 +276,7 @@ impl<'a> PathTree<'a> {
         }
     }
 
-    /// Returns whether a path goes on behind `::`, which a generic argument ends.
+    /// Returns whether a path continues after `::`; a generic argument ends it.
     fn goes_on(&mut self) -> bool {
         self.skip_space();
         let byte = self.byte();

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Has the test of the header write it. It is not made here, as tidy would wait for the crates that this takes.
+/// Writes the header, by running its test. A direct call would make tidy depend on the crates that this needs.
 fn write_header(root: &Path) -> ExitCode {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo.args([
@@ -75,7 +75,7 @@ fn write_header(root: &Path) -> ExitCode {
     }
 }
 
-/// Returns the folder that cargo builds in.
+/// Returns cargo's target folder.
 fn target(root: &Path) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     root.join(target)

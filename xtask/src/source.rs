@@ -1,7 +1,7 @@
-//! A Rust source cut into its code, its comments and its strings, without a full parser.
+//! A Rust source split into code, comments and strings, without a full parser.
 //!
-//! The code keeps the length and the line breaks of the text: comments and the insides of strings are blank in it. Tests
-//! are found by `#[cfg(test)]` and the like, and are ranges of bytes.
+//! The code keeps the length and the line breaks of the text, with blanks for comments and the insides of strings.
+//! Tests are byte ranges, found by `#[cfg(test)]` and similar attributes.
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
 pub(crate) struct Piece {
     pub(crate) kind: Kind,
     pub(crate) line: usize,
-    /// The text behind the marker of a comment, or between the quotes of a string.
+    /// The text after the marker of a comment, or between the quotes of a string.
     pub(crate) inside: Range<usize>,
     pub(crate) in_test: bool,
 }
@@ -47,7 +47,7 @@ impl Source {
         let Lexer {
             code, mut pieces, ..
         } = lexer;
-        // Blanks replace whole characters, except inside of a block that `from_utf8_lossy` then mends.
+        // Blanks replace whole characters, except inside of a block, where `from_utf8_lossy` repairs them.
         let code = String::from_utf8_lossy(&code).into_owned();
         let tests = test_ranges(&code);
         for piece in &mut pieces {
@@ -64,7 +64,7 @@ impl Source {
         self.tests.iter().any(|test| test.contains(&at))
     }
 
-    /// Lists the modules that are declared for tests only and lie in files of their own.
+    /// Lists the test-only modules that have their own files.
     pub(crate) fn test_modules(&self) -> impl Iterator<Item = &str> {
         self.tests.iter().filter_map(|test| {
             let item = self.code[test.clone()].strip_suffix(';')?;
@@ -166,7 +166,7 @@ impl Lexer<'_> {
         self.at = end;
     }
 
-    /// Returns how many hashes stand around the string that begins here, if it is a raw one.
+    /// Returns the number of hashes around the raw string that begins here, if there is one.
     fn hashes_of_raw(&self) -> Option<usize> {
         let before = &self.text[..self.at];
         let hashes = before.iter().rev().take_while(|&&b| b == b'#').count();
@@ -197,7 +197,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Keeps what is inside and blanks what is covered, which ends where the lexer goes on.
+    /// Adds a piece with its inside, and blanks the covered range, after which the lexer continues.
     fn piece(&mut self, kind: Kind, inside: Range<usize>, covered: Range<usize>) {
         let end = covered.end;
         self.pieces.push(Piece {
@@ -221,7 +221,7 @@ pub(crate) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Finds the items of `code` that exist for tests only, with their attribute.
+/// Finds the test-only items of `code`, with their attributes.
 fn test_ranges(code: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut from = 0;
@@ -238,7 +238,7 @@ fn test_ranges(code: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Returns where the item, the field or the expression ends that begins at `start`, perhaps with more attributes.
+/// Returns the end of the item, field or expression that begins at `start`, possibly with more attributes.
 fn item_end(code: &str, start: usize) -> usize {
     let bytes = code.as_bytes();
     let is_item = is_item(&code[start..]);

@@ -1,12 +1,12 @@
-//! Rules of the house that no compiler checks.
+//! Rules of the project that no compiler checks.
 //!
 //! - TIDY-1: every Rust file opens with its role, a `//!` line.
 //! - TIDY-2: a Rust file has at most `MAX_LINES` lines.
-//! - TIDY-3: nothing is left to do later (`LEFTOVERS`).
-//! - TIDY-4: a crate names only crates below it (`LAYERS`); `sim` appears among dev-dependencies only, where some
-//!   that are not below may stand as well (`is_for_tests`).
+//! - TIDY-3: no file contains leftovers such as debugging macros (`LEFTOVERS`).
+//! - TIDY-4: a crate names only crates below it (`LAYERS`); `sim` appears among dev-dependencies only, which may also
+//!   include some crates that are not below (`is_for_tests`).
 //! - TIDY-5: no trailing white space, no tabs in Rust files, a newline at the end.
-//! - TIDY-6: no file is named for being useful (`utils`, `misc`, `common`, `helpers`).
+//! - TIDY-6: no file has a vague name (`utils`, `misc`, `common`, `helpers`).
 //!
 //! Not here: the order of the modules of a crate (`layers`), tags such as these (`invariants`), sentences (`prose`),
 //! references of pages (`pages`).
@@ -246,7 +246,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A fault and its file.
+/// A fault, with its file.
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     path: String,
@@ -264,11 +264,11 @@ impl Finding {
 struct Counted {
     baseline: Baseline,
     counts: Counts,
-    /// Fewer faults than known are no fault: the baseline is lowered now and then.
+    /// Whether the baseline may have more faults than found; it is lowered occasionally.
     may_be_fewer: bool,
 }
 
-/// Checks the workspace. With `lowers`, numbers of baselines that are too high are lowered first.
+/// Checks the workspace. With `lowers`, first lowers counts of baselines that are too high.
 pub(crate) fn run(root: &Path, lowers: bool) -> ExitCode {
     let files = match files::read_all(root) {
         Ok(files) => files,
@@ -443,14 +443,14 @@ fn check_layer(layer: &str, manifest: &str, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Returns whether the tests of a layer may name another that is not below it. They make volumes, judge them, and read
-/// those that `mkfs` made.
+/// Returns whether the tests of a layer may name another one that is not below it. Tests make volumes, check them,
+/// and read volumes made by `mkfs`.
 fn is_for_tests(layer: &str, names: &str) -> bool {
     matches!((layer, names), (_, "check" | "mkfs") | ("mkfs", "engine"))
 }
 
 /// Returns the layer that a line depends on: `ubtrfs-tree = ...`, `ubtrfs-tree.workspace = true` or
-/// `[dependencies.ubtrfs-tree]` -> `tree`. The library has the bare name `ubtrfs`.
+/// `[dependencies.ubtrfs-tree]` -> `tree`. The library is named `ubtrfs`, without a suffix.
 fn dependency(line: &str) -> Option<&str> {
     let line = match line.strip_prefix('[') {
         Some(table) => table.split_once("dependencies.")?.1,

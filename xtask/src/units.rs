@@ -1,18 +1,18 @@
-//! `cargo xtask units`: all tests of the workspace, with some of their programs at once.
+//! `cargo xtask units`: all tests of the workspace, with some test programs in parallel.
 //!
-//! Cargo runs one program after another. They wait for disks and clocks for more than half of their time.
+//! Cargo runs one program after another, but they wait for disks and clocks for more than half of their time.
 //!
-//! - UNITS-1: each program that cargo would run is run, from the folder of its package.
-//! - UNITS-2: a program that fails keeps no other from running. All that failed are named at the end.
-//! - UNITS-3: no program sees the mounts of another, where namespaces can be made. Tests make some themselves. These
-//!   would keep a copy of another program's mount, and what is mounted would live on after that program has unmounted
-//!   it. Where `/` is shared, an unmount outside takes the copies in these namespaces away as well.
-//! - UNITS-4: a program ends with the runner, where `setpriv` is there. Servers that it started may live on.
-//! - UNITS-5: the end counts what tests have skipped, for each program and reason.
-//! - UNITS-6: `--without-root` runs the programs as a user that owns nothing, and may write to `target/tmp`. Tests that need root are skipped then. The
-//!   tests in the documentation are left out: that user has no cargo.
+//! - UNITS-1: every program that cargo would run runs, from the folder of its package.
+//! - UNITS-2: a failing program does not prevent others from running. All failures are listed at the end.
+//! - UNITS-3: no program sees the mounts of another, if namespaces can be created. Tests create some themselves.
+//!   These would keep a copy of another program's mount, which would stay alive after that program has unmounted it.
+//!   If `/` is shared, an unmount outside also removes the copies in these namespaces.
+//! - UNITS-4: a program ends with the runner, if `setpriv` is installed. Its servers may keep running.
+//! - UNITS-5: the summary counts skipped tests, for each program and reason.
+//! - UNITS-6: `--without-root` runs the programs as a user that owns nothing, and may write to `target/tmp`. Tests
+//!   that need root are skipped then. Documentation tests are left out, because that user has no cargo.
 //!
-//! Programs write to files, since a pipe would stay open for as long as a server that a test has left behind.
+//! Programs write to files, since a server left by a test would keep a pipe open.
 
 #[cfg(test)]
 mod tests;
@@ -30,18 +30,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How many programs run at once. Each has as many threads as there are CPUs.
+/// The number of concurrent programs. Each has one thread per CPU.
 const AT_ONCE: usize = 2;
-/// How many times the end shows.
+/// The number of times in the summary.
 const SHOWN: usize = 12;
-/// Below the folder that cargo builds in.
+/// The folder of logs, below cargo's target folder.
 const LOGS: &str = "units";
-/// Runs a program that gets a SIGTERM when the thread that waits for it is gone.
+/// Runs a program that gets a SIGTERM when its waiting thread is gone.
 const ENDING_WITH_US: &[&str] = &["setpriv", "--pdeathsig", "TERM", "--"];
-/// Runs a program in a mount namespace, which lasts as long as the program and the servers that it leaves behind.
+/// Runs a program in a mount namespace, which exists as long as the program and its remaining servers.
 const IN_NAMESPACE: &[&str] = &["unshare", "--mount", "--propagation", "slave", "--"];
 
-/// Runs a program as `nobody`. A change of the user forgets what [`ENDING_WITH_US`] has set.
+/// Runs a program as `nobody`. A change of the user resets the signal of [`ENDING_WITH_US`].
 const WITHOUT_ROOT: &[&str] = &[
     "setpriv",
     "--reuid",
@@ -54,7 +54,7 @@ const WITHOUT_ROOT: &[&str] = &[
     "--",
 ];
 
-/// The programs that take longest, which begin first: else one would run alone at the end.
+/// The longest programs, which begin first. Otherwise one would run alone at the end.
 const LONGEST: &[&str] = &[
     "crates/engine/tests/log/main.rs",
     "crates/cli/tests/cli/main.rs",
@@ -83,7 +83,7 @@ struct Program {
 }
 
 enum Job {
-    /// The tests in the documentation of all crates, which cargo runs.
+    /// The documentation tests of all crates, which cargo runs.
     DocTests,
     Program(Program),
 }
@@ -102,13 +102,13 @@ struct Ran {
     took: Duration,
     /// None if it passed.
     failure: Option<String>,
-    /// How often a reason was given for a test, or a part of one, that was skipped.
+    /// The number of skipped tests, or parts of tests, by reason.
     skips: BTreeMap<String, usize>,
 }
 
 pub(crate) fn run(root: &Path, args: &[&str]) -> ExitCode {
     let began = Instant::now();
-    // A reader that has gone away is no reason to run less.
+    // A closed pipe does not stop the run.
     let show = |text: &[u8]| drop(io::stdout().write_all(text));
     let (without_root, args) = match args {
         ["--without-root", rest @ ..] => (true, rest),
@@ -160,12 +160,12 @@ fn build(root: &Path) -> Result<Vec<Program>, String> {
 fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root);
-    // Make's word about its jobs is not for a cargo that it has not started: each compiler would warn of it.
+    // Make's job server is not available to a cargo that make did not start: each compiler would warn about it.
     cargo.env_remove("MAKEFLAGS").env_remove("MFLAGS");
     cargo
 }
 
-/// Reads a message of cargo. None if it is not about a program of tests.
+/// Parses a message of cargo. Returns None if it is not about a test program.
 fn parse(message: &str, root: &str) -> Option<Program> {
     let (_, profile) = message.split_once(r#""profile":{"#)?;
     let (profile, _) = profile.split_once('}')?;
@@ -190,14 +190,14 @@ fn string_of(json: &str, name: &str) -> Option<String> {
     loop {
         match chars.next()? {
             '"' => return Some(text),
-            // Paths have no other signs that JSON would write in another way.
+            // Paths contain no other characters that JSON escapes.
             '\\' => text.push(chars.next()?),
             char => text.push(char),
         }
     }
 }
 
-/// Puts the programs that take longest first, and keeps the others in their order.
+/// Moves the longest programs to the front, and keeps the order of the others.
 fn sort(programs: &mut [Program]) {
     programs.sort_by_key(|program| {
         let place = LONGEST.iter().position(|source| program.source == *source);
@@ -205,24 +205,24 @@ fn sort(programs: &mut [Program]) {
     });
 }
 
-/// Puts the tests that cargo runs before all programs: cargo waits for another cargo that builds, and in `make test`
-/// none does at first.
+/// Puts the tests that cargo runs before all programs: cargo waits for another building cargo, and `make test` begins
+/// without one.
 fn jobs_of(mut programs: Vec<Program>) -> VecDeque<Job> {
     sort(&mut programs);
     let programs = programs.into_iter().map(Job::Program);
     std::iter::once(Job::DocTests).chain(programs).collect()
 }
 
-/// How jobs are run.
+/// A runner of jobs.
 struct Runner<'a> {
     root: &'a Path,
     /// The folder of the output of programs.
     logs: PathBuf,
     args: &'a [&'a str],
-    /// The words before each program: those of [`ENDING_WITH_US`] and [`IN_NAMESPACE`] that work here.
+    /// The words before each program, from [`ENDING_WITH_US`] and [`IN_NAMESPACE`], as far as these work here.
     prefix: Vec<&'static str>,
     without_root: bool,
-    /// Takes a text that is to stay together.
+    /// Prints a text without interleaving.
     show: &'a (dyn Fn(&[u8]) + Sync),
 }
 
@@ -263,7 +263,7 @@ impl<'a> Runner<'a> {
     /// UNITS-2: a failure is an outcome like any other here.
     fn run_all(&self, jobs: VecDeque<Job>) -> Result<Vec<Ran>, String> {
         let logs = &self.logs;
-        // Some may be of programs that are gone.
+        // Some may belong to programs that no longer exist.
         let _ = fs::remove_dir_all(logs);
         fs::create_dir_all(logs).map_err(|error| format!("{}: {error}", logs.display()))?;
         let (jobs, ran) = (Mutex::new(jobs), Mutex::new(Vec::new()));
@@ -327,7 +327,7 @@ impl<'a> Runner<'a> {
     fn program(&self, program: &Program) -> Command {
         let mut command = prefixed(&self.prefix, &program.executable);
         command.current_dir(&program.folder);
-        // Cargo has set those of this package. Programs have what they need of theirs from when they were built.
+        // Cargo has set the variables of this package. Test programs have their own from build time.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
             if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -352,7 +352,7 @@ fn prefixed(prefix: &[&str], program: &Path) -> Command {
     command
 }
 
-/// Runs `true` with these words before it. Errors: the reason why that fails.
+/// Runs `true` with these words before it. Errors: the reason of the failure.
 fn attempt(prefix: &[&str]) -> Result<(), String> {
     let mut command = prefixed(prefix, Path::new("true"));
     match command.output() {
@@ -372,11 +372,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts the reasons for skips that a program has given, as `ubtrfs_sim::skip` writes them (UNITS-5).
+/// Counts the reasons for skips in the output of a program, as `ubtrfs_sim::skip` writes them (UNITS-5).
 fn skips_in(said: &str) -> BTreeMap<String, usize> {
     let mut skips = BTreeMap::new();
     for line in said.lines() {
-        // With one thread, the harness has begun the line with the name of the test.
+        // With one thread, the harness begins the line with the name of the test.
         let skip = line.split_once("SKIPPED ").map(|(_, skip)| skip);
         if let Some((_, reason)) = skip.and_then(|skip| skip.split_once(": ")) {
             *skips.entry(reason.to_owned()).or_default() += 1;
@@ -385,7 +385,7 @@ fn skips_in(said: &str) -> BTreeMap<String, usize> {
     skips
 }
 
-/// Formats the longest times, all skips, and all jobs that failed.
+/// Formats the longest times, all skips, and all failed jobs.
 fn summary(ran: &mut [Ran], took: Duration) -> String {
     ran.sort_by_key(|ran| Reverse(ran.took));
     let mut lines = vec!["units: the longest:".to_owned()];

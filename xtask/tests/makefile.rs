@@ -1,4 +1,4 @@
-//! The Makefile builds where cargo does.
+//! The Makefile uses cargo's target folder.
 
 use std::path::Path;
 use std::process::Command;

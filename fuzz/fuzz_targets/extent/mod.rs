@@ -1,7 +1,7 @@
-//! An extent of any shape: the last byte of the input picks the shape, the bytes before it are the extent.
+//! An extent of any shape: the last byte of the input selects the shape, the bytes before it are the extent.
 //!
-//! A zero there is a regular extent of 128 KiB with 4 KiB sectors. The padding of an extent on disk ends in a zero, so that
-//! the extent is a seed as it stands.
+//! A zero there is a regular extent of 128 KiB with 4 KiB sectors. The padding of an on-disk extent ends in a zero,
+//! so the extent can be used as a seed unchanged.
 
 use ubtrfs_format::compress::{Compression, MAX_EXTENT_BYTES, decompress};
 

@@ -20,7 +20,7 @@ pub(crate) fn decode_all(node: Node<'_>) {
     }
 }
 
-/// Gives all decoders the item. They do not look at the key's type, except for extents.
+/// Passes the item to all decoders. They ignore the key's type, except for extents.
 fn decode(key: Key, item: &[u8]) {
     let mut refs = InodeRefs::new(item);
     refs.by_ref().for_each(|entry| {

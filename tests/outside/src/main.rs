@@ -1,4 +1,4 @@
-//! A program of another project: it has the library and nothing else of this one.
+//! A program like one of another project: it only depends on the library.
 
 #![deny(warnings)]
 
@@ -19,7 +19,7 @@ use ubtrfs::{
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// A folder that goes with the program.
+/// A folder that is removed at the end of the program.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -36,7 +36,7 @@ impl Drop for Folder {
     }
 }
 
-/// A device of the program's own, which counts flushes.
+/// A custom device that counts flushes.
 #[derive(Debug)]
 struct Counting {
     inner: MemDevice,
@@ -88,12 +88,12 @@ impl BlockDevice for Counting {
     }
 }
 
-/// Opens a device without any other error than the library's own.
+/// Opens a device, with only the library's error type.
 fn length(path: &Path) -> ubtrfs::Result<u64> {
     Ok(FileDevice::open(path, DeviceAccess::Read)?.len_bytes())
 }
 
-/// Works with a file as a program does, wherever it is.
+/// Writes to any file through `io::Write`.
 fn write_lines(mut out: impl Write) -> io::Result<()> {
     (0..100).try_for_each(|number| writeln!(out, "line {number}"))
 }

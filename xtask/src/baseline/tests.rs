@@ -1,4 +1,4 @@
-//! Known faults may fall and never rise.
+//! Counts of known faults may only fall.
 
 use super::*;
 

@@ -13,7 +13,7 @@ use crate::baseline::Baseline;
 use crate::files;
 use crate::tidy;
 
-/// Lists the imports of all crates or of one, and fails where there are more against the order than are known.
+/// Lists the imports of all crates or of one, and fails if there are more imports against the order than known.
 pub(crate) fn run(root: &Path, only: Option<&str>, as_dot: bool) -> ExitCode {
     let files = match files::read_all(root) {
         Ok(files) => files,
@@ -92,7 +92,7 @@ fn dot(crates: &BTreeMap<String, Imports>) -> String {
 struct Arrow<'a> {
     from: &'a str,
     to: &'a str,
-    /// How many names it has.
+    /// The number of names.
     count: usize,
     is_upward: bool,
     in_circle: bool,
@@ -111,7 +111,7 @@ fn arrows<'a>(name: &str, imports: &'a Imports) -> Vec<Arrow<'a>> {
     arrows.map(arrow).collect()
 }
 
-/// Finds the modules that each module reaches along arrows.
+/// Finds the modules reachable from each module along arrows.
 fn reached(imports: &Imports) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut next: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (from, to) in imports.arrows.keys() {

@@ -1,4 +1,4 @@
-//! Comments, strings and tests are told from code.
+//! Comments, strings and tests are distinguished from code.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! Invariants that heads of files state, by their tags.
+//! Invariants in heads of files, by their tags.
 //!
-//! - TIDY-8: a tag is declared once, as `//! - NAME-N: ...`, and no comment names one that is declared nowhere.
-//! - TIDY-9: a declared tag stands at the code that keeps it, in a comment or in an assert, and at a test. A tag that a
-//!   test declares stands at one place at least. Places that are missing are known in a baseline.
+//! - TIDY-8: a tag is declared once, as `//! - NAME-N: ...`, and no comment names an undeclared tag.
+//! - TIDY-9: a declared tag appears at the code that keeps it, in a comment or in an assert, and at a test. A tag
+//!   that a test declares appears at least once elsewhere. A baseline has the missing places.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ const UNPLACED: &str = "xtask/src/tidy/unplaced.txt";
 /// Standards that are written like a tag.
 const STANDARDS: &[&str] = &["ISO", "RAID", "SHA", "UTF"];
 
-/// A tag that a head declares, and where else it stands.
+/// A tag that a head declares, and the kinds of its other places.
 struct Tag {
     file: String,
     line: usize,
@@ -101,8 +101,7 @@ fn declared(files: &[File], findings: &mut Vec<Finding>) -> BTreeMap<String, Tag
     tags
 }
 
-/// Notes the uses of tags in a file. A head names tags as well, but only those that stand in its own tests or at code
-/// are places.
+/// Collects the uses of tags in a file. Tags named in a head do not count as places, only those at code or tests.
 fn note_uses(file: &File, tags: &mut BTreeMap<String, Tag>, findings: &mut Vec<Finding>) {
     for piece in pieces(file) {
         let of_test = is_test(file, piece);
@@ -143,13 +142,13 @@ fn declaration<'a>(file: &'a File, piece: &Piece) -> Option<&'a str> {
     (tags_in(name).next() == Some(name)).then_some(name)
 }
 
-/// Returns whether a piece is of tests. `sim` is for tests as a whole.
+/// Returns whether a piece belongs to tests. All of `sim` is for tests.
 fn is_test(file: &File, piece: &Piece) -> bool {
     let mut parts = file.path.iter().map(|part| part.to_string_lossy());
     piece.in_test || parts.any(|part| matches!(&*part, "tests" | "tests.rs" | "fuzz" | "sim"))
 }
 
-/// Finds the tags in a text: capital letters and digits in words that hyphens join, and a number at the end.
+/// Finds the tags in a text: words of capital letters and digits, joined by hyphens, with a number at the end.
 fn tags_in(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     let words = text.split(move |c| !is_part(c));

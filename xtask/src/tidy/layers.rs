@@ -1,6 +1,6 @@
 //! The order of the top-level modules of each crate.
 //!
-//! - TIDY-7: a module names modules of lower layers only. Imports that break this are known in a baseline.
+//! - TIDY-7: a module names modules of lower layers only. A baseline has the known exceptions.
 
 #[cfg(test)]
 mod tests;
@@ -13,11 +13,11 @@ use crate::files::File;
 use crate::imports::{self, Imports, TOP};
 use crate::tidy::{Counted, Fault, Finding};
 
-/// Imports against the order that are known: `CRATE FROM -> TO COUNT`.
+/// The baseline of imports against the order: `CRATE FROM -> TO COUNT`.
 pub(crate) const UPWARD: &str = "xtask/src/tidy/upward.txt";
 
-/// The layers of each crate, from low to high. Modules of one layer do not name each other. `lib` is what the first
-/// file of the crate declares itself, and above all else where it is not named.
+/// The layers of each crate, from low to high. Modules of one layer do not name each other. `lib` is the root file of
+/// the crate, which is above all others unless the order names it.
 const ORDERS: &[(&str, &[&str])] = &[
     (
         "format",
@@ -219,7 +219,7 @@ impl<'a> Order<'a> {
         layers.position(|layer| layer.split(' ').any(|name| name == module))
     }
 
-    /// Returns whether `from` names `to` against the order. Modules without a place are a fault of their own.
+    /// Returns whether `from` names `to` against the order. Modules outside of the order are a separate fault.
     fn is_upward(&self, from: &str, to: &str) -> bool {
         match (self.layer(from), self.layer(to)) {
             // TIDY-7
@@ -244,7 +244,7 @@ fn key(name: &str, from: &str, to: &str) -> String {
     format!("{name} {from} -> {to}")
 }
 
-/// Returns how many names each arrow against the order has.
+/// Returns the number of names of each arrow against the order.
 pub(crate) fn upward(crates: &BTreeMap<String, Imports>) -> Counts {
     let mut counts = Counts::new();
     for (name, imports) in crates {
@@ -273,7 +273,7 @@ pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
     }
 }
 
-/// Checks that the order names the modules that there are.
+/// Checks that the order names all modules, and no others.
 fn check_modules(name: &str, imports: &Imports, findings: &mut Vec<Finding>) {
     let order = Order::of(name);
     let mut find = |fault| findings.push(Finding::new(format!("crates/{name}/src"), fault));
@@ -291,7 +291,7 @@ fn check_modules(name: &str, imports: &Imports, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Reports all places of the arrows that have more names than are known: which of them is new cannot be told.
+/// Reports all places of arrows with more names than known, because the new one cannot be identified.
 fn find_new(name: &str, imports: &Imports, baseline: &Baseline, findings: &mut Vec<Finding>) {
     for ((from, to), sites) in &imports.arrows {
         let known = baseline.known(&key(name, from, to));

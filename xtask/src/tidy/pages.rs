@@ -1,9 +1,10 @@
-//! References of pages: links to files and headings, and tests that are named as evidence.
+//! References in pages: links to files and headings, and tests named as evidence.
 //!
-//! - TIDY-12: a link in `*.md` leads to a file, a folder or a heading that is there.
-//! - TIDY-13: a name of `MANY_WORDS` words or more, in backticks in `*.md`, is that of a function: pages name tests so.
+//! - TIDY-12: a link in `*.md` leads to an existing file, folder or heading.
+//! - TIDY-13: a name of `MANY_WORDS` words or more, in backticks in `*.md`, is the name of a function, as pages name
+//!   tests.
 //!
-//! Not here: addresses of the web, which nothing but the web can judge.
+//! Not here: web addresses, which cannot be checked offline.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::files::File;
 use crate::tidy::{Fault, Finding};
 
-/// Options and fields have fewer.
+/// Names of options and fields have fewer words.
 const MANY_WORDS: usize = 5;
 
 pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) {
@@ -49,7 +50,7 @@ fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Returns lines outside of blocks of code, with their numbers.
+/// Returns the lines outside of code blocks, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     text.lines().enumerate().filter_map(move |(at, line)| {

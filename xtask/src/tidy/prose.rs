@@ -1,15 +1,15 @@
-//! The prose of documentation, as far as a program can judge it.
+//! The prose of documentation, as far as a program can check it.
 //!
-//! - TIDY-10: a summary stands alone and names its subject: it does not begin with one of `STARTS`.
+//! - TIDY-10: a summary is clear by itself and names its subject: it does not begin with one of `STARTS`.
 //! - TIDY-11: a sentence has at most `MOST_IN_DOCS` words in the comments of code, `MOST_IN_TEXTS` in `*.md`.
-//! - TIDY-14: a sentence names who acts. It does not begin with one of `FACELESS`, nor does it hide
-//!   the actor in its midst. That holds for all comments and for `*.md`.
+//! - TIDY-14: a sentence names its actor. It does not begin with one of `FACELESS`, and does not contain one as the
+//!   actor. This applies to all comments and to `*.md`.
 //! - TIDY-15: the summary of a function begins with a verb in the third person (`verbs`).
 //! - TIDY-16: a paragraph has at most `MOST_IN_PARAGRAPHS` words, in comments and in `*.md`.
-//! - TIDY-17: the name of a function names who acts. None of `FACELESS_WORDS` is in it. It does not begin with `what`,
-//!   nor with `of` if it is a sentence.
+//! - TIDY-17: the name of a function names its actor. It contains none of `FACELESS_WORDS`. It does not begin with
+//!   `what`, nor with `of` if it is a sentence.
 //!
-//! A baseline has the faults that are known, by file. Not here: single words (`wording`).
+//! A baseline has the known faults, by file. Not here: single words (`wording`).
 
 #[cfg(test)]
 mod tests;
@@ -27,22 +27,22 @@ const MOST_IN_DOCS: usize = 25;
 const MOST_IN_TEXTS: usize = 35;
 const MOST_IN_PARAGRAPHS: usize = 120;
 
-/// Words that make a summary lean on its neighbours, hide who acts, or name no subject.
+/// First words of summaries that depend on other text, hide the actor, or name no subject.
 const STARTS: &[&str] = &["The same", "Who", "Whoever", "Whose", "What", "Of", "As"];
 
-/// Beginnings of a sentence that leave open who acts.
+/// First words of sentences that do not name the actor.
 const FACELESS: &[&str] = &["Who", "Whoever", "Whose", "What", "Whatever"];
 
 /// Words of a name that may begin with `of`, as `of_open`.
 const MOST_OF_SHORT_NAMES: usize = 3;
 
-/// Words of a name that leave open who acts.
+/// Words of a name that do not name the actor.
 const FACELESS_WORDS: &[&str] = &["who", "whoever"];
 
 /// Words that end with a full stop inside of a sentence.
 const ABBREVIATIONS: &[&str] = &["e.g.", "i.e.", "cf.", "vs.", "etc.", "..."];
 
-/// Faults that are known: `FILE summaries COUNT` and `FILE sentences COUNT`.
+/// The baseline: `FILE summaries COUNT`, `FILE sentences COUNT` and others.
 const KNOWN: &str = "xtask/src/tidy/prose.txt";
 
 pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) -> Counted {
@@ -85,7 +85,7 @@ pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
     }
 }
 
-/// Finds summaries that do not stand alone.
+/// Finds summaries that are not clear by themselves.
 fn summaries(file: &File) -> Vec<Fault> {
     let Some(source) = &file.source else {
         return Vec::new();
@@ -120,7 +120,7 @@ fn sentences(file: &File) -> Vec<Fault> {
         .collect()
 }
 
-/// Finds paragraphs that a reader cannot take in at once.
+/// Finds paragraphs that are too long.
 fn long_paragraphs(file: &File) -> Vec<Fault> {
     let blocks = prose(file);
     let paragraphs = blocks.iter().flat_map(|block| paragraphs(block));
@@ -134,7 +134,7 @@ fn long_paragraphs(file: &File) -> Vec<Fault> {
         .collect()
 }
 
-/// Finds sentences that leave open who acts.
+/// Finds sentences that do not name the actor.
 fn actors(file: &File) -> Vec<Fault> {
     let mut faults = Vec::new();
     for paragraph in prose(file).iter().flat_map(|block| paragraphs(block)) {
@@ -153,7 +153,7 @@ fn actors(file: &File) -> Vec<Fault> {
     faults
 }
 
-/// Finds functions whose names leave open who acts.
+/// Finds functions whose names do not name the actor.
 fn faceless_names(file: &File) -> Vec<Fault> {
     let Some(source) = &file.source else {
         return Vec::new();
@@ -198,14 +198,14 @@ fn texts(file: &File) -> Vec<Lines<'_>> {
     vec![lines.map(|(at, line)| (at + 1, line)).collect()]
 }
 
-/// Returns the comments that document one thing each.
+/// Returns the doc comments, one for each documented item.
 fn blocks<'a>(text: &'a str, source: &Source) -> Vec<Lines<'a>> {
     comments(text, source, |kind| {
         matches!(kind, Kind::Inner | Kind::Outer)
     })
 }
 
-/// Comments of these kinds, those of one kind in lines that follow each other as one.
+/// Returns the comments of these kinds, with consecutive lines of one kind as one comment.
 fn comments<'a>(
     text: &'a str,
     source: &Source,
@@ -269,7 +269,7 @@ fn after_list_marker(text: &str) -> Option<&str> {
     }
 }
 
-/// Returns the line in which each sentence begins, and its number of words. Code in backticks is one word.
+/// Returns the first line and the number of words of each sentence. Code in backticks counts as one word.
 fn lengths(paragraph: &[(usize, &str)]) -> Vec<(usize, usize)> {
     let mut lengths = Vec::new();
     let mut sentence: Option<(usize, usize)> = None;

@@ -1,4 +1,4 @@
-//! Each rule finds its planted fault, and nothing in a file without one.
+//! Each rule finds its planted fault, and no fault in a correct file.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Messages of cargo, the order of programs, and the end of a run.
+//! Messages of cargo, the order of programs, and the summary of a run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use super::{ENDING_WITH_US, Job, LONGEST, Program, Ran, Runner, parse, skips_in,
 
 const SIGTERM: i32 = 15;
 
-/// Returns a message as cargo writes it, shortened.
+/// Returns a shortened message of cargo.
 fn message(kind: &str, source: &str, is_test: bool, executable: &str) -> String {
     format!(
         r#"{{"reason":"compiler-artifact","package_id":"path+file:///w/crates/a#0.1.0","manifest_path":"/w/crates/a/Cargo.toml","target":{{"kind":["{kind}"],"crate_types":["bin"],"name":"a","src_path":"{source}","edition":"2024","doctest":false,"test":true}},"profile":{{"opt_level":"0","debug_assertions":true,"test":{is_test}}},"features":[],"filenames":["/w/target/debug/deps/a-1"],"executable":{executable},"fresh":true}}"#
@@ -81,12 +81,12 @@ fn longest_programs_are_there() {
     }
 }
 
-/// A folder that goes away also when its test fails.
+/// A folder that is removed even if its test fails.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Folder {
-        // A program sees its folder without links.
+        // A program sees its folder with links resolved.
         let above = fs::canonicalize(std::env::temp_dir()).unwrap();
         let path = above.join(format!("units-{}", std::process::id()));
         fs::create_dir(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Arrows up and circles are marked.
+//! Upward arrows and cycles are marked.
 
 use super::*;
 use crate::files::File;

@@ -1,4 +1,4 @@
-//! Imports against the order are refused, but for as many as are known.
+//! Imports against the order are refused beyond the known number.
 
 use super::*;
 

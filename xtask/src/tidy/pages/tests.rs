@@ -1,4 +1,4 @@
-//! Dead references are found, and those that lead somewhere are not.
+//! Dead references are found, and valid ones are not reported.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Sentences are counted as a reader counts them, and summaries are judged by their first words.
+//! Words of sentences are counted, and summaries are checked by their first words.
 
 use super::*;
 

@@ -4,10 +4,10 @@ use crate::files::File;
 use crate::source::{Kind, Source};
 use crate::tidy::Fault;
 
-/// Words that stand between the attributes of a function and `fn`, but for the ABI of `extern`.
+/// Words between the attributes of a function and `fn`, except for the ABI of `extern`.
 const MODIFIERS: &[&str] = &["const", "async", "unsafe", "extern", "default"];
 
-/// Words with the ending of a verb that are none, or name none here.
+/// Words that end like a verb but are not verbs, or not used as verbs here.
 const NO_VERBS: &[&str] = &[
     "Always",
     "Afterwards",
@@ -117,8 +117,8 @@ const NO_VERBS: &[&str] = &[
     "Words",
 ];
 
-/// Finds functions whose summary begins with another word than a verb. Tests are named for their facts, and their
-/// comments say more than a summary.
+/// Finds functions whose summary does not begin with a verb. Tests are exempt: their names state a fact, and their
+/// comments are not summaries.
 pub(super) fn faults(file: &File) -> Vec<Fault> {
     let Some(source) = &file.source else {
         return Vec::new();
@@ -143,13 +143,13 @@ fn is_verb(word: &str) -> bool {
         && !NO_VERBS.contains(&word)
 }
 
-/// Returns whether a word is a tag of an invariant, which stands before a test or a check.
+/// Returns whether a word is a tag of an invariant, which precedes a test or a check.
 fn is_tag(word: &str) -> bool {
     let word = word.trim_end_matches([',', '.', ':']);
     word.contains('-') && !word.chars().any(|letter| letter.is_ascii_lowercase())
 }
 
-/// Returns whether the item behind a line is a function, and no test.
+/// Returns whether the item after a line is a function, and not a test.
 fn documents_function(source: &Source, line: usize) -> bool {
     let mut code = source.code.as_str();
     for _ in 0..line {
@@ -176,7 +176,7 @@ fn documents_function(source: &Source, line: usize) -> bool {
     first == Some("fn")
 }
 
-/// Returns the text behind the bracket that closes one that was opened before it.
+/// Returns the text after the matching closing bracket.
 fn after_brackets(code: &str) -> &str {
     let mut open = 1;
     for (at, byte) in code.bytes().enumerate() {
