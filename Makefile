@@ -43,7 +43,7 @@ endif
 quick       := $(addprefix --package ubtrfs-,format device tree transaction engine mkfs check stream fuse-server) \
                --package ubtrfs --package xtask
 
-.PHONY: help setup build built demo test beside test-quick fmt clippy tidy unit unit-user outside python doc count pages deb deb-test static static-test conform conform-quick fresh-debian soak bench install library install-library uninstall clean
+.PHONY: help setup build built demo test judges test-quick fmt clippy tidy unit unit-user outside python doc count pages deb deb-test static static-test conform conform-quick fresh-debian soak bench install library install-library uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -82,9 +82,9 @@ demo: ## build, make an image, look inside, mount it, compare
 # builds first, as cargo blocks other builds.
 test: setup fmt tidy clippy ## everything that must pass before a change lands
 	$(CARGO) test --workspace --locked --no-run
-	$(MAKE) --no-print-directory --jobs=2 PROFILE=dev beside
+	$(MAKE) --no-print-directory --jobs=2 PROFILE=dev judges
 
-beside: unit conform-quick outside python deb-test pages doc count
+judges: unit conform-quick outside python deb-test pages doc count
 
 test-quick: fmt tidy ## format, tidy, and unit tests without root, mounts or the kernel: minutes
 	UBTRFS_SKIP_KERNEL=1 $(CARGO) test --locked --lib --bins $(quick)
@@ -159,7 +159,7 @@ soak: setup build ## all tests and conform in their long form: hours
 	$(MAKE) fresh-debian
 
 # QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" selects rounds and workloads.
-bench: build ## the published workloads beside the kernel's btrfs; QUICK=1: a short form
+bench: build ## the published workloads against the kernel's btrfs; QUICK=1: a short form
 	@scripts/setup --bench
 	$(CARGO) build --release --locked --package ubtrfs-bench
 	$(target)/release/ubtrfs-bench $(if $(QUICK),--quick) $(BENCH)

@@ -45,8 +45,8 @@ struct Args {
     /// Works in a new directory below this one; needs about 20 GiB
     #[arg(long, default_value = "/var/tmp")]
     tmp: PathBuf,
-    /// Where the page is written, with the folder of charts beside it
-    #[arg(long, default_value = "docs/benchmarks.md")]
+    /// The page of tables to write; charts go to the folder next to it
+    #[arg(long, default_value = "target/benchmarks.md")]
     page: PathBuf,
     /// Where the figures are written
     #[arg(long, default_value = "target/bench.json")]

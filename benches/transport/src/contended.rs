@@ -59,7 +59,7 @@ pub(crate) fn measure(files: u32, counts: &[usize]) -> Result<()> {
     ];
     println!(
         "{:<24}{:>8}{:>10}  {:<20}{:>10}{:>10}{:>10}{:>10}",
-        "beside clients", "clients", "yielding", "us", "mean", "median", "p99", "longest"
+        "with clients", "clients", "yielding", "us", "mean", "median", "p99", "longest"
     );
     for others in &others {
         for &count in counts {

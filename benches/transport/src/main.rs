@@ -33,9 +33,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// A mount beside the kernel's btrfs and the floor, with what it may take
+    /// A mount against the kernel's btrfs and the floor, with its limits
     Goals {
-        /// The program that is measured [default: the one beside this]
+        /// The program that is measured [default: the one next to this]
         #[arg(long)]
         ubtrfs: Option<PathBuf>,
         /// Turns; figures are the medians of all
@@ -113,9 +113,9 @@ fn main() -> Result<()> {
             phases,
             crowd,
         } => {
-            let beside = std::env::current_exe()?.with_file_name("ubtrfs");
+            let sibling = std::env::current_exe()?.with_file_name("ubtrfs");
             goals::measure(&Plan {
-                ubtrfs: ubtrfs.unwrap_or(beside),
+                ubtrfs: ubtrfs.unwrap_or(sibling),
                 clients: crowd.clients,
                 rounds: rounds.max(1),
                 listed: listed.max(1),

@@ -1,4 +1,4 @@
-//! `docs/benchmarks.md`.
+//! The page of tables. `docs/benchmarks.md` has those that were published, and text around them.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::figures::{Side, Table};
 /// Renders the page. Charts are in `folder`, named after the workloads; `drawn` lists the existing charts.
 pub(crate) fn page(report: &Report, folder: &str, drawn: &[&str]) -> String {
     let machine = &report.machine;
-    let mut out = String::from("# ubtrfs beside the kernel's btrfs\n\n");
+    let mut out = String::from("# ubtrfs against the kernel's btrfs\n\n");
     let _ = writeln!(
         out,
         "Made by `make bench{}` in {:.0} minutes. Every table is from one run in which the sides took turns. \

@@ -17,10 +17,10 @@ use crate::stage::Stage;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "s3-discard",
-    title: "S3: discard beside the commit",
+    title: "S3: discards during commits",
     text: "Files of 1 MiB are written without a pause; of the last 500 one at random is deleted for each that \
            is made. Every second everything is made durable, and the time of that is taken: with discard=sync, \
-           with discard=async, and with nodiscard. At the end the blocks of the image are counted, beside what is \
+           with discard=async, and with nodiscard. At the end the blocks of the image are counted, next to what is \
            used and what waits for the background. Then all files are deleted, and with discard=async 15 s pass.",
     sides: MOUNTED,
     most_rounds: 2,
@@ -29,7 +29,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 
 pub(super) const ON_SLOW_DISCARDS: Workload = Workload {
     name: "s3-discard-slow",
-    title: "S3: discard beside the commit, where discards are slow",
+    title: "S3: discards during commits, where discards are slow",
     text: "200 files of 64 KiB are written each second, and of the last 4,000 one at random is deleted for each. The \
            image takes 2 ms for a discard and 50 us for each MiB of it, one after another: it is a file of FUSE, for \
            both sides. Each way takes 150 s, so that discards of the background come due. Block groups of metadata are \

@@ -19,7 +19,7 @@ use crate::stage::Stage;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "s4-latency",
-    title: "S4: latency beside a writer",
+    title: "S4: latency during writes",
     text: "Empty files are made and deleted, a thousand at a time, while another thread overwrites a file of \
            1 GiB without a pause and makes everything durable every second.",
     sides: MOUNTED,
@@ -29,7 +29,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 
 pub(super) const ON_SLOW_DISK: Workload = Workload {
     name: "s4-latency-slow",
-    title: "S4: latency beside a writer, on a slow disk",
+    title: "S4: latency during writes, on a slow disk",
     text: "The same on a disk that takes no more than 20 MiB/s.",
     sides: MOUNTED,
     most_rounds: 1,
@@ -55,7 +55,7 @@ fn measure(kit: &Kit, side: Side, limit: Option<u64>) -> Result<Outcome> {
     let stage = Stage::mount(kit, side, disk, "")?;
     let lasts = Duration::from_secs(kit.scaled(20));
     let meter = Meter::start(&stage)?;
-    let worked = beside_a_writer(&stage.dir, lasts)?;
+    let worked = during_writes(&stage.dir, lasts)?;
     for (what, latencies) in [("create", &worked.creates), ("unlink", &worked.unlinks)] {
         for (name, part) in [("p50", 0.5), ("p99", 0.99), ("p99.99", 0.9999)] {
             let us = latencies.quantile(part).as_secs_f64() * 1e6;
@@ -87,7 +87,7 @@ struct Worked {
     written_bytes: u64,
 }
 
-fn beside_a_writer(top: &Path, lasts: Duration) -> Result<Worked> {
+fn during_writes(top: &Path, lasts: Duration) -> Result<Worked> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_hard(top, &stop));

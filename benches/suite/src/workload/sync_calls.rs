@@ -76,9 +76,9 @@ fn measure_one(
     let meter = Meter::start(&stage)?;
     let latencies = all_call(callers, lasts, has_commits.then_some(&stage))?;
     let written = meter.written(&stage)?.written_bytes as f64;
-    let beside = if has_commits { " beside commits" } else { "" };
+    let during = if has_commits { " during commits" } else { "" };
     let plural = if threads == 1 { "" } else { "s" };
-    let name = format!("{}, {threads} thread{plural}{beside}", call.name());
+    let name = format!("{}, {threads} thread{plural}{during}", call.name());
     for (part_name, part) in [("p50", 0.5), ("p99", 0.99)] {
         let us = latencies.quantile(part).as_secs_f64() * 1e6;
         round.add(format!("{name}: {part_name}"), Unit::Microseconds, us);
