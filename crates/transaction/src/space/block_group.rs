@@ -9,6 +9,7 @@
 //!   shows a committed state. `unpin` returns ranges that are free in the source but pinned.
 //! - GROUP-3: nothing is allocated any longer from a group whose free space cannot be loaded, contradicts itself, or is
 //!   larger than the unused part. An extent missing from the extent tree would be overwritten.
+//!
 //! Locks: the state's, one group at a time; loading reads with it held, so that unpinning waits.
 //! Not here: the order of the groups in a search (`alloc`), the order of pinning and commits.
 
