@@ -111,6 +111,7 @@ outside: ## build and run a program that has the library alone
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) run --quiet --locked --package xtask-api
 
 python: ## build the library for Python, and test it in target/python
 	scripts/python-library
