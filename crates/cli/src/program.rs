@@ -1,6 +1,7 @@
-//! The program as its commands know it: its command line, and how it runs a command for another process.
+//! The program as seen by its commands: its command line, and the way to run a command for another process.
 //!
-//! The command line is made of the commands, so none of them can name it: it is passed to them.
+//! The command line consists of the commands, so none of them can refer to it directly. It is passed to them
+//! instead.
 
 use std::fs::File;
 
@@ -13,15 +14,15 @@ use crate::presentation::console::{Client, RefusalHint};
 pub(crate) struct Program {
     /// Defines the command line.
     pub(crate) definition: fn() -> clap::Command,
-    /// Runs the command that was parsed for another process, and returns its exit code.
+    /// Runs a parsed command for another process, and returns its exit code.
     pub(crate) run_for: fn(&ArgMatches, ClientOutput) -> anyhow::Result<u8>,
 }
 
-/// Output of a process that a command is run for.
+/// The output of a client process that a command runs for.
 #[derive(Debug)]
 pub(crate) struct ClientOutput {
     pub(crate) stdout: File,
     pub(crate) client: Client,
-    /// Advice for a caller who may not do something.
+    /// A hint for callers whose operation is refused.
     pub(crate) if_refused: Option<RefusalHint>,
 }

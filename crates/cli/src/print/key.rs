@@ -67,7 +67,7 @@ impl fmt::Display for Qgroup {
     }
 }
 
-/// An object id by its name, if it has one beside items of the type.
+/// An object id, displayed by the name that it has for items of this type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Objectid(pub(super) u64, pub(super) KeyType);
 
@@ -78,7 +78,7 @@ impl fmt::Display for Objectid {
             KeyType::PERSISTENT_ITEM if id == objectid::DEV_STATS => {
                 return f.write_str("DEV_STATS");
             }
-            // The ids of devices.
+            // Device ids.
             KeyType::PERSISTENT_ITEM | KeyType::DEV_EXTENT => return write!(f, "{id}"),
             KeyType::QGROUP_RELATION => return write!(f, "{}", Qgroup(id)),
             KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL => {
@@ -127,7 +127,7 @@ fn name(id: u64) -> Option<&'static str> {
     })
 }
 
-/// Returns the name of a tree above its dump.
+/// Returns the name of a tree for the heading of its dump.
 pub(crate) fn tree_name(id: RootId) -> &'static str {
     match id {
         RootId::ROOT_TREE => "root",

@@ -1,7 +1,8 @@
 //! Superblocks and tree blocks as text, in the layout of btrfs-progs 6.14.
 //!
-//! Pure: bytes in, text out, so that any block can be shown, also one that no check let pass. Scripts read this text, so
-//! its slips are kept: an owner reference with a stray letter, a subvolume's name that is not escaped.
+//! These functions only convert bytes to text, so they display any block, even an invalid one. Scripts read
+//! this text, so mistakes of btrfs-progs are kept: an owner reference with a stray letter, a subvolume's name
+//! that is not escaped.
 //!
 //! Not here: finding and reading the blocks (`command::inspect_internal`).
 
@@ -28,22 +29,22 @@ use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::superblock::Superblock;
 
-/// The parts of a block that are shown, and the facts of the volume that its text depends on.
+/// The displayed parts of a block, and the properties of the volume that its text depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct PrintOptions {
     pub(crate) csum_type: CsumType,
     pub(crate) sectorsize: u32,
-    /// Quota status items end with one more number.
+    /// Whether quota status items have an additional number at the end.
     pub(crate) simple_quota: bool,
-    /// Names of files and attributes, and the values of the latter, are not shown.
+    /// Hides names of files and attributes, and attribute values.
     pub(crate) hide_names: bool,
-    /// The checksums in the headers of blocks.
+    /// Displays the checksums in block headers.
     pub(crate) csum_headers: bool,
-    /// The checksums of data.
+    /// Displays the checksums of data.
     pub(crate) csum_items: bool,
-    /// A person reads it: what would steer a terminal is escaped where the layout has it raw.
+    /// Escapes control characters that the layout leaves raw, for a terminal.
     pub(crate) for_terminal: bool,
-    /// Where times are local.
+    /// The time zone of displayed times.
     pub(crate) time_zone: TimeZone,
 }
 

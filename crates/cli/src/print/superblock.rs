@@ -56,7 +56,7 @@ pub(super) const INCOMPAT_FLAGS: Table = &[
     (Incompat::SIMPLE_QUOTA.bits(), "SIMPLE_QUOTA"),
 ];
 
-/// A fault beyond which the system chunk array cannot be shown; the rest of the superblock was shown.
+/// A fault in the system chunk array. The rest of the superblock is still printed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SysArrayError {
     #[error("sys_array_size {0} shouldn't exceed {SYS_CHUNK_ARRAY_SIZE} bytes")]
@@ -69,7 +69,7 @@ pub(crate) enum SysArrayError {
     NoStripes(usize),
 }
 
-/// A name beside the value that it should have.
+/// Whether a value is as expected.
 struct Verdict(bool);
 
 impl fmt::Display for Verdict {
@@ -81,15 +81,15 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A copy of the superblock, as found.
+/// A copy of the superblock, as read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copy<'a> {
     pub(crate) superblock: &'a Superblock,
-    /// With the system chunk array and the backup roots.
+    /// Includes the system chunk array and the backup roots.
     pub(crate) full: bool,
 }
 
-/// Prints a copy; an error of the system chunk array is for the caller to report.
+/// Prints a copy. The caller reports an error in the system chunk array.
 pub(crate) fn print_superblock(
     out: &mut dyn Write,
     copy: &Copy<'_>,
@@ -189,7 +189,7 @@ fn print_device(out: &mut dyn Write, sb: &Superblock) -> io::Result<()> {
     writeln!(out, "dev_item.generation\t{}", dev.generation)
 }
 
-/// Prints one flag a line, between parentheses.
+/// Prints one flag per line, in parentheses.
 fn print_flags(out: &mut dyn Write, name: &str, bits: u64, table: Table) -> io::Result<()> {
     writeln!(out, "{name}{bits:#x}")?;
     if bits == 0 {
@@ -215,7 +215,7 @@ fn is_last(bits: u64, table: Table, flag: &str) -> bool {
     last.is_some_and(|(_, name)| *name == flag)
 }
 
-/// Bytes up to the first NUL, dots for what is not printable.
+/// Displays bytes up to the first NUL, with dots for unprintable ones.
 pub(super) struct Printable<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Printable<'_> {
@@ -247,7 +247,7 @@ fn print_sys_chunk_array(
     printed.map(|()| array)
 }
 
-/// Calls `each` with each chunk of the array and its logical address, up to where the array cannot be read.
+/// Calls `each` for each chunk of the array with its logical address, up to the first fault.
 pub(super) fn for_each_sys_chunk(
     superblock: &Superblock,
     each: &mut dyn FnMut(u64, &Chunk, &[Stripe]),
@@ -264,7 +264,7 @@ pub(super) fn for_each_sys_chunk(
     })
 }
 
-/// The elements of the system chunk array, in turns.
+/// The elements of the system chunk array, which alternate.
 enum SysEntry<'a> {
     Key {
         number: usize,
@@ -319,7 +319,7 @@ fn sys_chunk(rest: &[u8], offset: usize) -> Result<(&Chunk, &[Stripe]), SysArray
         len: size_of::<Chunk>() + stripes * size_of::<Stripe>(),
         offset,
     };
-    // A chunk has a stripe at least.
+    // A chunk has at least one stripe.
     if rest.len() < size_of::<Chunk>() + size_of::<Stripe>() {
         return Err(too_short(1));
     }

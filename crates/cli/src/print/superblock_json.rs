@@ -1,4 +1,4 @@
-//! A copy of the superblock as JSON: the fields by the names of the text, sizes in bytes, flags by name.
+//! A copy of the superblock as JSON: fields named as in the text, sizes in bytes, flags by name.
 
 use serde::Serialize;
 use ubtrfs_format::csum::CsumType;
@@ -114,8 +114,7 @@ struct RootJson {
     level: u8,
 }
 
-/// Returns the JSON form of the copy that was read at `bytenr`. An error of the system chunk array is for the caller to
-/// report.
+/// Returns the JSON form of the copy read at `bytenr`. The caller reports an error in the system chunk array.
 pub(crate) fn superblock_json(
     device: String,
     bytenr: u64,

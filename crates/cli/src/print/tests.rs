@@ -1,7 +1,7 @@
 //! The output of btrfs-progs 6.14, byte for byte.
 //!
-//! `tests/data/print` holds superblocks, and leaves that were written into an image in the place of a kernel's. The leaves
-//! have items which real volumes rarely show. Beside each file is what btrfs-progs printed.
+//! `tests/data/print` contains superblocks, and leaves written into an image over a kernel's leaf. They have
+//! items that are rare in real volumes. The output of btrfs-progs is next to each file.
 
 use std::path::PathBuf;
 
@@ -31,8 +31,8 @@ fn options() -> PrintOptions {
     }
 }
 
-/// Asserts that a text is the expected one, and shows it by its first odd line. Names of subvolumes are bytes, so that
-/// the text is compared as bytes.
+/// Asserts that a text is as expected, and prints the first different line. Names of subvolumes may be any
+/// bytes, so the text is compared as bytes.
 fn assert_same(name: &str, found: &[u8]) {
     let wanted = data(&format!("{name}.txt"));
     let lines = |text: &[u8]| -> Vec<String> {
@@ -102,7 +102,7 @@ fn times_follow_the_time_zone() {
     assert!(text.contains("atime 1.2 (1969-12-31 19:00:01)"));
 }
 
-/// Any bytes are printed somehow; a block need not have passed a check.
+/// Any bytes can be printed. A block need not be valid.
 #[test]
 fn damaged_blocks_are_printed() {
     let sound = data("all_types.bin");

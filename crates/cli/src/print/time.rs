@@ -1,6 +1,6 @@
-//! Times: seconds and nanoseconds as stored, and the local time that they are.
+//! Times: seconds and nanoseconds as stored, and the local time.
 //!
-//! A damaged inode may hold any number; the calendar goes on beyond the years that the time zones know.
+//! A damaged inode may contain any time, so the calendar extends beyond the years of the time zone data.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl fmt::Display for IsoTime<'_> {
     }
 }
 
-/// Returns the seconds that the clock of the time zone is ahead of UTC.
+/// Returns the offset of the time zone from UTC in seconds.
 fn offset_at(seconds: i64, zone: &TimeZone) -> i64 {
     i64::from(zone.to_offset(within_reach(seconds)).seconds())
 }
@@ -45,8 +45,8 @@ const DAY: i64 = 86_400;
 const EPOCH_FROM_MARCH: i64 = 719_468;
 const ERA: i64 = 146_097;
 
-/// Returns a time at which the time zone has the same offset, for time zones know few years. Their rules for the future
-/// repeat with the calendar; before their first rule there is one offset.
+/// Returns a time with the same offset within the years of the time zone data. Rules for the future repeat
+/// with the calendar, and before the first rule the offset is constant.
 fn within_reach(seconds: i64) -> Timestamp {
     let cycle = ERA * DAY;
     let reachable = match seconds {
@@ -66,7 +66,8 @@ fn write_civil(f: &mut fmt::Formatter<'_>, seconds: i64, between: char) -> fmt::
     )
 }
 
-/// Returns year, month and day in the proleptic Gregorian calendar. Years begin in March, so that the leap day is last.
+/// Returns year, month and day in the proleptic Gregorian calendar. Years begin in March, so that the leap
+/// day is last.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + EPOCH_FROM_MARCH;
     let (era, of_era) = (days.div_euclid(ERA), days.rem_euclid(ERA));
@@ -82,7 +83,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year + i64::from(month <= 2), month, day)
 }
 
-/// "1795293024.19400437 (2026-11-21 20:30:24)"; seconds before 1970 show as huge ones.
+/// "1795293024.19400437 (2026-11-21 20:30:24)". Seconds before 1970 are displayed as huge numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp<'a>(pub(super) &'a Timespec, pub(super) &'a TimeZone);
 

@@ -1,8 +1,8 @@
-//! The volumes that a command changes: each is open once, and committed when the command has done its work.
+//! The volumes that a command changes. Each is opened once, and committed at the end of the command.
 //!
-//! A user who may write the image is root within its volumes. No permission is checked there, and new files belong to
-//! root unless the command says otherwise. A command that is killed leaves the last commit. In a mount
-//! the caller has the rights that the kernel's btrfs would give (`Target::rights`), and the mount commits.
+//! A user who may write the image is root within its volumes. Permissions are not checked there, and new
+//! files belong to root by default. A killed command leaves the last commit. In a mount, the caller has the
+//! same rights as with the kernel's btrfs (`Target::rights`), and the mount commits.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -27,39 +27,39 @@ use crate::volume_access::place::{NameIn, Named};
 use crate::volume_access::reason::{Reason, Reasoned};
 use crate::volume_access::session::Session;
 
-/// The permission bits that a new file has before the umask.
+/// The permission bits of a new file before the umask.
 pub(crate) const NEW_FILE_MODE: u32 = 0o666;
-/// Those of a new directory.
+/// The permission bits of a new directory before the umask.
 const NEW_DIR_MODE: u32 = 0o777;
 
 /// A volume that is open for writing.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) volume: Volume,
-    /// The files below the directory that "/" stands for, by their paths.
+    /// The files below the directory displayed as "/", by path.
     pub(crate) files: Subvolume,
     session: Option<Arc<Session>>,
 }
 
 impl Target {
-    /// Returns the rights of the caller; None if they are unlimited.
+    /// Returns the rights of the caller, or None if they are unlimited.
     pub(crate) fn rights(&self) -> Option<Rights<'_>> {
         self.session.as_ref()?.rights()
     }
 
-    /// Returns the user whose rights the library checks; None if every user is allowed everything.
+    /// Returns the user whose rights the library checks, or None if everything is allowed.
     pub(crate) fn caller(&self) -> Option<Caller> {
         let rights = self.rights()?;
         let allowed = rights.user_subvol_rm_allowed;
         Some(Caller::of_engine(rights.caller.clone(), allowed))
     }
 
-    /// Opens a directory of the volume for what the user who runs the command may do in it.
+    /// Opens a directory with the rights of the user who runs the command.
     pub(crate) fn open_dir(&self, path: &Path) -> ubtrfs::Result<Dir> {
         self.files.open_dir(path).map(|dir| self.for_user(dir))
     }
 
-    /// Limits a directory to the changes that the user who runs the command may make.
+    /// Limits a directory to the rights of the user who runs the command.
     pub(crate) fn for_user(&self, dir: Dir) -> Dir {
         match self.caller() {
             Some(caller) => dir.with_caller(&caller),
@@ -67,18 +67,18 @@ impl Target {
         }
     }
 
-    /// Returns how new directories are made.
+    /// Returns the builder for new directories.
     pub(crate) fn new_dir(&self) -> DirBuilder {
         DirBuilder::new().mode(NEW_DIR_MODE).umask(umask())
     }
 
-    /// Returns the last name of a path, in the directory that it is to be made in.
+    /// Returns the last name of a path, with its opened parent directory.
     pub(crate) fn name_in(&self, location: &Location) -> anyhow::Result<NameIn> {
         NameIn::of(&location.path, |dir| self.open_dir(dir))
             .with_context(|| format!("cannot access '{location}'"))
     }
 
-    /// Opens the directory that the path leads to, if it does.
+    /// Opens the directory at a path, if it exists.
     pub(crate) fn find_dir(&self, location: &Location) -> Result<Option<Dir>, Reason> {
         match self.open_dir(location.path_within()).reason() {
             Err(error) if matches!(error.errno(), Errno::NOENT | Errno::NOTDIR) => Ok(None),
@@ -86,18 +86,18 @@ impl Target {
         }
     }
 
-    /// Returns whether a subvolume is what a mount shows.
+    /// Returns whether the mount shows this subvolume.
     pub(crate) fn is_mounted(&self, subvolume: RootId) -> bool {
         let mount = self.session.as_ref().and_then(|session| session.mount());
         mount.is_some() && self.files.id() == subvolume.0
     }
 
-    /// Returns where a mount hears of changes.
+    /// Returns the channel for notifying a mount of changes.
     pub(crate) fn mount_changes(&self) -> Option<&ubtrfs_fuse::Changes> {
         self.session.as_ref()?.mount()?.changes.as_ref()
     }
 
-    /// Tells a mount that a name means something else now, and makes that durable where the mount promises so.
+    /// Notifies a mount that an entry has changed, and makes the change durable if the mount requires it.
     pub(crate) fn entry_changed(&self, dir: &Dir, name: &[u8]) -> Result<(), Reason> {
         self.notify_entry(id_of(dir), name);
         match self.must_sync_directories() {
@@ -111,10 +111,10 @@ impl Target {
             return;
         };
         changes.entry(dir, name);
-        // The kernel takes the directory's lock for that: what was being listed without the change is cached by
-        // then.
+        // The kernel takes the directory's lock for this. A concurrent listing from before the change is
+        // cached when it returns.
         changes.wait();
-        // A name that the kernel had not heard of is not in the listing that it keeps, either.
+        // A name that the kernel did not know is not in its cached listing either.
         changes.contents(dir);
         changes.wait();
     }
@@ -124,8 +124,8 @@ impl Target {
         mount.is_some_and(|mount| mount.live.dirsync())
     }
 
-    /// Tells a mount that a subvolume is gone, whose root directory was `root`, and makes that durable where the mount
-    /// promises so.
+    /// Notifies a mount that a subvolume with the root directory `root` was deleted, and makes that durable
+    /// if the mount requires it.
     pub(crate) fn subvolume_removed(
         &self,
         place: &SubvolumePlace,
@@ -141,13 +141,13 @@ impl Target {
         }
         self.notify_entry(dir, name);
         match self.must_sync_directories() {
-            // A log of the directory cannot say that a subvolume is gone.
+            // A log of the directory cannot record the deletion of a subvolume.
             true => self.volume.sync().reason(),
             false => Ok(()),
         }
     }
 
-    /// Tells a mount that a file has other attributes now.
+    /// Notifies a mount that a file's attributes have changed.
     pub(crate) fn file_changed(&self, file: &Metadata) {
         if let Some(changes) = self.mount_changes() {
             let id = FileId::new(RootId(file.subvolume_id()), InodeNr(file.ino()));
@@ -156,7 +156,7 @@ impl Target {
         }
     }
 
-    /// Has a mount's kernel write what it holds of the files of a subvolume.
+    /// Makes a mount's kernel write back its dirty pages of a subvolume.
     pub(crate) fn write_back(&self, subvolume: &Subvolume) -> anyhow::Result<()> {
         match self.session.as_ref().and_then(|session| session.mount()) {
             Some(mount) => mount.write_back(Some(RootId(subvolume.id()))),
@@ -164,7 +164,7 @@ impl Target {
         }
     }
 
-    /// Finds the subvolume whose root directory the path leads to.
+    /// Returns the subvolume whose root directory is at the path.
     pub(crate) fn find_subvolume(&self, location: &Location) -> anyhow::Result<Subvolume> {
         match self.files.subvolume(location.path_within()).reason() {
             Err(error) if error.errno() == Errno::INVAL => {
@@ -174,12 +174,13 @@ impl Target {
         }
     }
 
-    /// Returns the id of the subvolume whose root directory the path leads to.
+    /// Returns the id of the subvolume whose root directory is at the path.
     pub(crate) fn subvolume(&self, location: &Location) -> anyhow::Result<RootId> {
         Ok(RootId(self.find_subvolume(location)?.id()))
     }
 
-    /// Changes everything below a directory; what fails is reported. An error is one that ends the command.
+    /// Changes everything below a directory, and reports failures. Returns only an error that ends the
+    /// command.
     pub(crate) fn each_below(
         &self,
         top: &Location,
@@ -202,13 +203,13 @@ impl Target {
         Ok(())
     }
 
-    /// Finds the name that a path ends with, for operations of the library.
+    /// Looks up the last name of a path, for operations of the library.
     pub(crate) fn named(&self, location: &Location) -> anyhow::Result<Named> {
         Named::of(&self.files, &location.path)
             .with_context(|| format!("cannot access '{location}'"))
     }
 
-    /// Returns whether the path leads to a directory, through links.
+    /// Returns whether the path leads to a directory, following links.
     pub(crate) fn is_directory(&self, location: &Location) -> anyhow::Result<bool> {
         match self.files.metadata(location.path_within()).reason() {
             Ok(file) => Ok(file.is_dir()),
@@ -217,13 +218,13 @@ impl Target {
         }
     }
 
-    /// Makes an empty file where a path leads to none, at the end of links that lead nowhere.
+    /// Creates an empty file unless the path exists, at the target of dangling links.
     pub(crate) fn make_file(&self, location: &Location) -> anyhow::Result<File> {
         let options = OpenOptions::new().write(true).create(true);
         let options = options.mode(NEW_FILE_MODE).umask(umask());
         let made = self.files.open_with(location.path_within(), &options);
         made.reason().map_err(|error| match error.errno() {
-            // There is no place for it.
+            // The file cannot be created there.
             Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP => {
                 anyhow::Error::from(error).context(format!("cannot access '{location}'"))
             }
@@ -258,7 +259,7 @@ impl<'a> Changes<'a> {
         Ok(target)
     }
 
-    /// Opens a volume for a command that only makes earlier changes durable.
+    /// Opens a volume for a command that only commits earlier changes.
     pub(crate) fn open_to_commit(&mut self, location: &Location) -> anyhow::Result<Target> {
         let volume = match self.opened(location) {
             Some(volume) => volume,
@@ -278,7 +279,7 @@ impl<'a> Changes<'a> {
         })
     }
 
-    /// Returns the volume of `location` if it is open for writing, under whichever of its names.
+    /// Returns the volume of `location` if it is open for writing, perhaps under another name.
     pub(crate) fn opened(&self, location: &Location) -> Option<Volume> {
         if let Some(session) = location.session() {
             let mut volumes = self.open.iter().map(|open| &open.volume);
@@ -291,7 +292,7 @@ impl<'a> Changes<'a> {
         volumes.find(|volume| volume.lies_on(&image)).cloned()
     }
 
-    /// Returns whether two locations are known to be of one volume.
+    /// Returns whether two locations are known to be on the same volume.
     fn is_same_volume(&self, a: &Location, b: &Location) -> bool {
         match (self.opened(a), self.opened(b)) {
             (Some(a), Some(b)) => a.is_same(&b),
@@ -302,8 +303,8 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Does something to each location, as far as it can be done, and commits. Nothing more is tried on a volume that takes no
-    /// more changes.
+    /// Calls `change` for each location, continuing after errors, and commits. Skips further locations on a
+    /// volume that no longer accepts changes.
     pub(crate) fn each(
         options: &'a VolumeOptions,
         locations: &[Location],
@@ -311,7 +312,7 @@ impl<'a> Changes<'a> {
         mut change: impl FnMut(&Target, &Location, &mut Console) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut changes = Changes::new(options);
-        // Locations of volumes that take no more changes.
+        // Locations on volumes that no longer accept changes.
         let mut given_up: Vec<&Location> = Vec::new();
         for location in locations {
             if given_up
@@ -334,7 +335,8 @@ impl<'a> Changes<'a> {
         Ok(())
     }
 
-    /// Commits the changes so far. In a shell or a mount this is done later. Failures are reported.
+    /// Commits the changes so far, and reports failures. Does nothing in a shell or a mount, which commit
+    /// later.
     pub(crate) fn sync(&self, console: &mut Console) {
         for open in &self.open {
             if let Err(error) = open.commit(Volume::sync) {
@@ -343,13 +345,13 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Commits the changes to the volume that is open, and discards the space that they have freed. In a shell or a
-    /// mount this is done later. Nothing is changed any more.
+    /// Commits the changes to the open volume, discards the freed space, and ends the changes. Does nothing
+    /// in a shell or a mount, which commit later.
     pub(crate) fn commit(self) -> anyhow::Result<()> {
         self.open.iter().try_for_each(OpenImage::close)
     }
 
-    /// Commits the volumes of a command that opens several. Each failure is reported.
+    /// Commits the volumes of a command that opens several. Reports each failure.
     pub(crate) fn commit_all(self, console: &mut Console) {
         for open in &self.open {
             if let Err(error) = open.close() {
@@ -380,18 +382,18 @@ pub(crate) fn is_final(error: &anyhow::Error) -> bool {
     reasons.any(Reason::is_of_volume)
 }
 
-/// Returns the handle of a directory, as a mount knows it.
+/// Returns the id of a directory as used by a mount.
 fn id_of(dir: &Dir) -> FileId {
     FileId::new(RootId(dir.subvolume_id()), InodeNr(dir.ino()))
 }
 
-/// Returns whether two names are of one file or device.
+/// Returns whether two paths lead to the same file or device.
 pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     let identity = |path: &Path| {
         let metadata = path.metadata().ok()?;
         Some(match metadata.rdev() {
             0 => (metadata.dev(), metadata.ino(), 0),
-            // A device is the same behind each of its nodes.
+            // All nodes of a device lead to the same device.
             rdev => (0, 0, rdev),
         })
     };

@@ -1,4 +1,4 @@
-//! The devices of a volume with their sizes, by devid, as listings show them.
+//! The devices of a volume with their sizes, sorted by devid for listings.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ pub(crate) struct DeviceSizes {
     path: Option<PathBuf>,
     /// The bytes of the device that the volume uses.
     pub(crate) size: u64,
-    /// The size of the device itself; 0 if it is missing.
+    /// The size of the device itself, or 0 if it is missing.
     pub(crate) device_size: u64,
 }
 
@@ -35,7 +35,7 @@ impl DeviceSizes {
             .collect()
     }
 
-    /// Asks for the sizes of the devices of a mount.
+    /// Queries a mount for the sizes of its devices.
     pub(crate) fn ask(asked: &Asked) -> Result<Vec<DeviceSizes>, Errno> {
         let devices = asked.devices()?;
         let sizes = devices.iter().map(|device| {
@@ -45,7 +45,7 @@ impl DeviceSizes {
                 devid: device.devid.get(),
                 size: device.total_bytes.get(),
                 device_size: match is_there {
-                    // Its length may not be for the caller to know.
+                    // The caller may be unable to read its length.
                     true => len_of(&path).unwrap_or(device.total_bytes.get()),
                     false => 0,
                 },
@@ -59,7 +59,7 @@ impl DeviceSizes {
         self.device_size == 0
     }
 
-    /// Returns the bytes of the device beyond those that the volume uses.
+    /// Returns the bytes of the device that the volume does not use.
     pub(crate) fn slack(&self) -> i64 {
         match self.device_size {
             0 => 0,
@@ -76,10 +76,10 @@ impl DeviceSizes {
     }
 }
 
-/// Returns the length of a device or image that need not be open to the caller.
+/// Returns the length of a device or image, even if the caller may not open it.
 fn len_of(path: &Path) -> Option<u64> {
     const SECTOR: u64 = 512;
-    // Others are of the directory in which the server was started.
+    // A relative path depends on the directory in which the server was started.
     let found = path.is_absolute().then(|| path.metadata().ok())??;
     if !found.file_type().is_block_device() {
         return found.is_file().then_some(found.len());

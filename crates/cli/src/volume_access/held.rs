@@ -1,7 +1,7 @@
-//! Volumes that another process has open: how long a command waits for one, and what it says at last.
+//! Volumes that another process uses: the time that a command waits, and the final error.
 //!
-//! Commands on one image that run side by side (`make -j`) hold it for moments, so each waits for the others. A mount
-//! holds it for as long as it likes: a command waits for that only if asked to.
+//! Concurrent commands on one image (`make -j`) hold it only for short times, so each waits for the others. A
+//! mount holds it indefinitely: a command waits for it only on request.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -15,27 +15,27 @@ use ubtrfs_fuse::mount::{mount_table, mountpoint_served_by};
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::reason::Reason;
 
-/// How long a command waits for another.
+/// The default wait for other commands.
 pub(crate) const FOR_COMMANDS: Duration = Duration::from_secs(10);
-/// Between tries. Opening itself tries for a lock without a break, for a second.
+/// The pause between tries. Opening itself retries the lock for a second.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The time that `--wait` sets.
+/// The time set by `--wait`.
 static ASKED: OnceLock<Duration> = OnceLock::new();
 
-/// Has this process wait for as long as `--wait` says, for other users of a volume.
+/// Sets the time that this process waits for other users of a volume.
 pub(crate) fn wait_for(seconds: Option<f64>) {
     let limit = seconds.map(Duration::try_from_secs_f64);
     let limit = limit.unwrap_or(Ok(Duration::MAX));
     let _ = ASKED.set(limit.unwrap_or(Duration::MAX));
 }
 
-/// Returns the time that `--wait` sets; None without it.
+/// Returns the time set by `--wait`, or None.
 pub(crate) fn asked() -> Option<Duration> {
     ASKED.get().copied()
 }
 
-/// Opens something, again and again while another command has it open, but no longer than `limit`.
+/// Calls `open` repeatedly while another command uses the volume, for at most `limit`.
 pub(crate) fn when_free<T>(
     limit: Duration,
     mut open: impl FnMut() -> anyhow::Result<T>,
@@ -66,7 +66,7 @@ pub(crate) fn when_free<T>(
     }
 }
 
-/// Adds where the volume is mounted to the news that another process has it.
+/// Adds the mount point to the error that another process uses the volume.
 pub(crate) fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
     let Some((path, holder)) = holder_of(&error) else {
         return error;
@@ -105,7 +105,7 @@ fn holder_of(error: &anyhow::Error) -> Option<(&Path, &Holder)> {
     })
 }
 
-/// Returns whether the holder is a process that does something with the volume and ends.
+/// Returns whether the holder is a command, which ends by itself.
 fn is_command(holder: &Holder) -> bool {
     match holder {
         Holder::Lock { pid: Some(pid) } => mountpoint_served_by(*pid).is_none(),

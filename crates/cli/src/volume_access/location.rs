@@ -1,7 +1,7 @@
-//! `IMAGE:/path`: which volume is meant, and what in it.
+//! `IMAGE:/path`: a volume and a path within it.
 //!
-//! An image's name may hold colons and a path within a volume may hold `:/`. Of the places where the
-//! argument could be split, the last one counts whose left part exists and is not a folder.
+//! An image's name may contain colons, and a path within a volume may contain `:/`. The argument is split at
+//! the last place where the left part exists and is not a folder.
 
 use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
@@ -28,11 +28,11 @@ pub(crate) struct Location {
     pub(crate) image: PathBuf,
     /// Begins with a slash.
     pub(crate) path: Vec<u8>,
-    /// That of the shell or mount, if the path is one of its volume.
+    /// The session of the shell or mount, if the path is in its volume.
     session: Option<Arc<Session>>,
-    /// A path in a mount as it was written.
+    /// The original text of a path in a mount.
     written: Option<Vec<u8>>,
-    /// Written beside paths in a mount, and not one of them.
+    /// Whether it is outside the mount that other arguments are in.
     is_elsewhere: bool,
 }
 
@@ -68,7 +68,7 @@ impl Location {
         }
     }
 
-    /// Returns a path in the same volume as it is written outside of it.
+    /// Returns the notation of a path in the same volume for use outside of it.
     pub(crate) fn outside(&self, path: &[u8]) -> Vec<u8> {
         match &self.session {
             Some(session) => session.outside(path),
@@ -76,7 +76,7 @@ impl Location {
         }
     }
 
-    /// Returns its own path as it was written.
+    /// Returns its own path in the original notation.
     pub(crate) fn to_outside(&self) -> Vec<u8> {
         match &self.written {
             Some(written) => written.clone(),
@@ -84,7 +84,7 @@ impl Location {
         }
     }
 
-    /// Creates a location from a path in a mount, for a command that asks there itself.
+    /// Creates a location from a path in a mount, for a command that uses ioctls itself.
     pub(crate) fn written(path: &OsStr) -> Location {
         Location {
             written: Some(path.as_bytes().to_vec()),
@@ -92,7 +92,7 @@ impl Location {
         }
     }
 
-    /// Returns the path in a mount as it was written.
+    /// Returns the original path in a mount.
     pub(crate) fn written_path(&self) -> &Path {
         &self.image
     }
@@ -101,8 +101,8 @@ impl Location {
         self.session.as_ref()
     }
 
-    /// Refuses a location that is mounted read-only. Bind mounts may be read-only each by itself, whatever the volume
-    /// is.
+    /// Refuses a location that is mounted read-only. A single bind mount may be read-only, regardless of the
+    /// volume.
     pub(crate) fn must_be_writable(&self) -> anyhow::Result<()> {
         let mount = self.session.as_ref().and_then(|session| session.mount());
         let written = self.written.as_deref().unwrap_or_default();
@@ -145,14 +145,14 @@ impl Location {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
-    /// Returns the last name of the path; None for the root.
+    /// Returns the last name of the path, or None for the root.
     pub(crate) fn file_name(&self) -> Option<&[u8]> {
         let mut names = self.path.split(|&byte| byte == b'/');
         names.rfind(|name| !name.is_empty() && *name != b".")
     }
 }
 
-/// Returns where an argument could be split, last first.
+/// Returns the places where an argument could be split, last first.
 fn splits(bytes: &[u8]) -> Vec<usize> {
     (1..bytes.len())
         .rev()
@@ -170,15 +170,15 @@ impl fmt::Display for Location {
     }
 }
 
-/// Parsing never fails, opening does.
+/// A parser of locations. Parsing never fails, but opening may.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum LocationParser {
     /// An image, or a path in one.
     #[default]
     Split,
-    /// Images that no path follows.
+    /// Images without a path.
     Images,
-    /// Paths in mounts, for commands that ask there themselves.
+    /// Paths in mounts, for commands that use ioctls themselves.
     Written,
     Within(Arc<Session>),
 }
@@ -188,7 +188,7 @@ impl LocationParser {
         LocationParser::Within(Arc::clone(session))
     }
 
-    /// Returns the command line with locations that are parsed by this parser.
+    /// Returns the command line with this parser for its locations.
     pub(crate) fn put_into(&self, command: clap::Command) -> clap::Command {
         let command = command.mut_args(|arg| {
             match arg.get_value_parser().type_id() == TypeId::of::<Location>() {
@@ -240,19 +240,19 @@ pub(crate) struct DeviceOptions {
     /// Open the volume even if devices are missing, as far as the profiles allow
     #[arg(long)]
     degraded: bool,
-    /// The volume's other devices are not looked for beside those that are named.
+    /// Searches no devices in addition to the named ones.
     #[arg(skip)]
     only_named: bool,
-    /// The state of the last commit is asked for, without the fsync log.
+    /// Opens the state of the last commit, without the fsync log.
     #[arg(skip)]
     as_committed: bool,
-    /// The root tree and the chunk tree may be damaged.
+    /// Accepts a damaged root tree or chunk tree.
     #[arg(skip)]
     for_inspection: bool,
-    /// Freed space is not discarded.
+    /// Does not discard freed space.
     #[arg(skip)]
     no_discard: bool,
-    /// Times alone are not written to the volume.
+    /// Does not write changes of only times to the volume.
     #[arg(skip)]
     lazy_times: bool,
 }
@@ -267,12 +267,13 @@ impl DeviceOptions {
         }
     }
 
-    /// Takes no devices but those that are named.
+    /// Uses only the named devices.
     pub(crate) fn only_named(self, only_named: bool) -> DeviceOptions {
         DeviceOptions { only_named, ..self }
     }
 
-    /// Returns options for commands that show the contents of the devices, also where the fsync log cannot be replayed.
+    /// Returns options for commands that display the contents of devices, even if the fsync log cannot be
+    /// replayed.
     pub(crate) fn as_committed(&self) -> DeviceOptions {
         DeviceOptions {
             as_committed: true,
@@ -280,7 +281,7 @@ impl DeviceOptions {
         }
     }
 
-    /// Returns options for commands that show tree blocks, also where the trees above all others are damaged.
+    /// Returns options for commands that display tree blocks, even if the top trees are damaged.
     pub(crate) fn for_inspection(&self) -> DeviceOptions {
         DeviceOptions {
             for_inspection: true,
@@ -331,7 +332,7 @@ impl DeviceOptions {
         }
     }
 
-    /// Opens a volume of which all images are named.
+    /// Opens a volume from all of its images.
     pub(crate) fn open_locations(&self, locations: &[Location]) -> anyhow::Result<Volume> {
         match locations {
             [location] if location.session().is_some() => self.open(location),
@@ -352,7 +353,7 @@ impl DeviceOptions {
     fn open_images(&self, images: &[PathBuf], access: DeviceAccess) -> anyhow::Result<Volume> {
         let builder = match access {
             DeviceAccess::Read => Volume::builder().read_only(),
-            // A command commits when it has done its work.
+            // A command commits at its end.
             DeviceAccess::Write => Volume::builder().commit_interval(None),
         };
         let builder = match self.no_discard {
@@ -376,8 +377,8 @@ impl DeviceOptions {
         held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)
     }
 
-    /// Opens the volume of `images` and of the devices that these options name. `open` is given all of these, and the
-    /// places where others are.
+    /// Opens the volume on `images` and on the devices named by these options. `open` gets all of them, and
+    /// the places of further devices.
     pub(crate) fn open_with<T>(
         &self,
         images: &[PathBuf],
@@ -397,7 +398,7 @@ impl DeviceOptions {
         self.degraded
     }
 
-    /// Returns the images, and the devices that these options name.
+    /// Returns the images, and the devices named by these options.
     pub(crate) fn all_named(&self, images: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         let mut paths = images.to_vec();
         paths.extend(self.devices.iter().cloned());
@@ -407,8 +408,8 @@ impl DeviceOptions {
         Ok(paths)
     }
 
-    /// Returns where the devices are that a volume has besides those that are named: where these options say, or beside
-    /// them.
+    /// Returns the places of a volume's other devices: those of these options, or the folders of the named
+    /// devices.
     pub(crate) fn places(
         &self,
         named: &[PathBuf],
@@ -420,7 +421,7 @@ impl DeviceOptions {
         devices_beside(named, access).reason()
     }
 
-    /// Returns these options, with missing devices allowed if they or `degraded` say so.
+    /// Returns these options, with missing devices allowed if they or `degraded` allow it.
     pub(crate) fn or_degraded(self, degraded: bool) -> DeviceOptions {
         DeviceOptions {
             degraded: self.degraded || degraded,
@@ -437,7 +438,7 @@ impl DeviceOptions {
     }
 }
 
-/// Says what a script's author most likely did wrong, before the volume layer says what it found.
+/// Checks for common mistakes first, as the errors of the volume layer are less helpful.
 fn check_accessible(image: &Path) -> anyhow::Result<()> {
     let shown = Escaped::of(image);
     let metadata = std::fs::metadata(image).with_context(|| format!("cannot access '{shown}'"))?;
@@ -468,20 +469,20 @@ pub(crate) struct VolumeOptions {
 
 const ROOT_OF_MOUNT: &str = "a mount shows the subvolume that it was made for";
 
-/// An open volume and what was named in it.
+/// An open volume and the named file in it.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) volume: Volume,
-    /// The files below the directory that stands for "/", by their paths.
+    /// The files below the directory displayed as "/", by path.
     pub(crate) files: Subvolume,
-    /// The subvolume of the file that the path leads to. A link at its end is not followed.
+    /// The subvolume that contains the file at the path. A link at its end is not followed.
     pub(crate) subvolume_id: u64,
-    /// The path leads to the root directory of that subvolume.
+    /// Whether the path leads to the root directory of that subvolume.
     is_subvolume: bool,
 }
 
 impl Opened {
-    /// Returns the subvolume that the path leads to; None if something else is there.
+    /// Returns the subvolume at the path, or None if there is something else.
     pub(crate) fn subvolume(&self) -> anyhow::Result<Option<Subvolume>> {
         match self.is_subvolume {
             true => Ok(Some(
@@ -519,10 +520,10 @@ impl VolumeOptions {
         self.find(volume, location)
     }
 
-    /// Finds `location` in a volume that is open already.
+    /// Looks up `location` in an open volume.
     pub(crate) fn find(&self, volume: Volume, location: &Location) -> anyhow::Result<Opened> {
         let files = self.files_of(&volume, location)?;
-        // The file itself is not read: it may be damaged.
+        // The file itself is not read, as it may be damaged.
         let found = files.find_subvolume(location.path_within()).reason();
         let (subvolume_id, is_subvolume) =
             found.with_context(|| format!("cannot access '{location}'"))?;
@@ -534,7 +535,8 @@ impl VolumeOptions {
         })
     }
 
-    /// Makes the options for commands with several volumes: each takes what is its own of the further devices.
+    /// Returns the options for commands with several volumes: each finds its own among the additional
+    /// devices.
     pub(crate) fn of_several(&self) -> VolumeOptions {
         let mut options = self.clone();
         let devices = std::mem::take(&mut options.devices.devices);
@@ -542,8 +544,8 @@ impl VolumeOptions {
         options
     }
 
-    /// Opens the volume of a file that is read, which may be open for writing. Returns it and the files below the
-    /// directory that "/" stands for.
+    /// Opens the volume of a file for reading, or uses `open`. Returns it with the files below the directory
+    /// displayed as "/".
     pub(crate) fn open_beside(
         &self,
         location: &Location,
@@ -557,7 +559,7 @@ impl VolumeOptions {
         Ok((volume, files))
     }
 
-    /// Returns the files below the directory that the path of `location` begins at, by their paths.
+    /// Returns the files below the start directory of `location`'s path.
     pub(crate) fn files_of(
         &self,
         volume: &Volume,
@@ -595,7 +597,7 @@ impl VolumeOptions {
     pub(crate) fn root(&self, volume: &Volume) -> anyhow::Result<Subvolume> {
         if let Some(path) = &self.subvol {
             let shown = Escaped::of(path);
-            // A link at the end is not followed, as by a mount.
+            // As in a mount, a link at the end is not followed.
             let found = volume.root().find_subvolume(path).reason();
             return match found.with_context(|| format!("cannot find subvolume '{shown}'"))? {
                 (id, true) => Ok(volume.subvolume_by_id(id).reason()?),
@@ -603,7 +605,7 @@ impl VolumeOptions {
             };
         }
         let found = match self.subvolid {
-            // The kernel takes 0 as the top level as well.
+            // As in the kernel, 0 means the top level.
             Some(0) => volume.subvolume_by_id(volume.root().id()),
             Some(id) => volume.subvolume_by_id(id),
             None => volume.default_subvolume(),

@@ -1,7 +1,7 @@
-//! How a command gets at a volume: which one an argument means, and who has it open.
+//! Access to volumes: the volume that an argument names, and conflicts with other users of it.
 //!
-//! The command opens an image itself, or works on the open volume of a shell. On a path in a mount, the process that
-//! serves the mount runs the command (`control`), or the command asks the kernel (`ioctls`).
+//! The command opens an image itself, or uses the open volume of a shell. For a path in a mount, the process
+//! that serves the mount runs the command (`control`), or the command uses ioctls (`ioctls`).
 
 pub(crate) mod changes;
 pub(crate) mod control;

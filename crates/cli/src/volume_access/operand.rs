@@ -1,7 +1,7 @@
-//! An argument that names a file of this machine or one in a volume.
+//! An argument that names a file of this machine or in a volume.
 //!
-//! `IMAGE:/path` is in a volume if IMAGE exists and is no directory, or if nothing of the whole name does. In a
-//! shell everything is in its volume but what begins with `host:`.
+//! `IMAGE:/path` is in a volume if IMAGE exists and is not a directory, or if nothing with the whole name
+//! exists. In a shell every path is in its volume unless it begins with `host:`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -25,7 +25,7 @@ const STANDARD_STREAM: &[u8] = b"-";
 pub(crate) enum Operand {
     Host {
         path: PathBuf,
-        /// Where no file of this machine can be meant, it is an image and stands for its root.
+        /// Whether it means the root of an image where a file of this machine is impossible.
         may_be_image: bool,
     },
     Volume(Location),
@@ -69,8 +69,8 @@ impl Operand {
         matches!(self, Operand::Volume(_))
     }
 
-    /// Returns the place in a volume that the operand stands for where it cannot be a file of this machine. A whole
-    /// image is its root.
+    /// Returns the location in a volume where the operand cannot be a file of this machine. A whole image
+    /// means its root.
     pub(crate) fn in_volume(&self) -> Option<Location> {
         match self {
             Operand::Volume(location) => Some(location.clone()),
@@ -80,7 +80,7 @@ impl Operand {
         }
     }
 
-    /// Returns the operand's times of access and modification.
+    /// Returns the operand's access and modification time.
     pub(crate) fn times(
         &self,
         options: &VolumeOptions,
@@ -113,7 +113,7 @@ impl fmt::Display for Operand {
     }
 }
 
-/// Parsing never fails.
+/// A parser of operands. Parsing never fails.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OperandParser {
     session: Option<Arc<Session>>,

@@ -1,4 +1,4 @@
-//! A name in a directory of a volume, whether something has it yet or not.
+//! A name in a directory of a volume, existing or not.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -20,17 +20,17 @@ pub(crate) enum PlaceError {
     Library(#[from] Reason),
 }
 
-/// A name in a directory that is open.
+/// A name in an open directory.
 #[derive(Clone, Debug)]
 pub(crate) struct NameIn {
     pub(crate) dir: Dir,
     pub(crate) name: OsString,
-    /// Something has the name.
+    /// Whether the name exists.
     pub(crate) is_taken: bool,
 }
 
 impl NameIn {
-    /// Finds the place of the last name of `path`, in the directory that `open` finds.
+    /// Looks up the last name of `path`, in the directory opened by `open`.
     pub(crate) fn of(
         path: &[u8],
         open: impl FnOnce(&Path) -> ubtrfs::Result<Dir>,
@@ -48,7 +48,7 @@ impl NameIn {
         NameIn::found(dir, name).map(|(place, _)| place)
     }
 
-    /// Finds a name and the file that has it.
+    /// Looks up a name and its file.
     fn found(dir: Dir, name: &[u8]) -> Result<(NameIn, Option<Metadata>), Reason> {
         let name = OsStr::from_bytes(name).to_owned();
         let file = match dir.symlink_metadata(&name).reason() {
@@ -67,17 +67,17 @@ impl NameIn {
     }
 }
 
-/// The place of a name for operations of the library.
+/// A name for operations of the library.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
-    /// Without slashes at its end.
+    /// Without trailing slashes.
     pub(crate) path: PathBuf,
-    /// The metadata of the file that has the name; a link is not followed.
+    /// The metadata of the file with this name. A link is not followed.
     pub(crate) existing: Option<Metadata>,
 }
 
 impl Named {
-    /// Finds the place of the last name of `path`. Links on the way are followed.
+    /// Looks up the last name of `path`, following links before it.
     pub(crate) fn of(files: &Subvolume, path: &[u8]) -> Result<Named, PlaceError> {
         let (dir, name) = split(path).ok_or(PlaceError::NoName)?;
         let dir = Path::new(OsStr::from_bytes(dir));
@@ -88,7 +88,7 @@ impl Named {
         }
     }
 
-    /// Finds the place of a name in the directory at `dir`.
+    /// Looks up a name in the directory at `dir`.
     pub(crate) fn in_directory(
         files: &Subvolume,
         dir: &Path,
@@ -105,13 +105,13 @@ impl Named {
         Ok(Named { path, existing })
     }
 
-    /// Returns the directory that has the name.
+    /// Returns the directory that contains the name.
     fn directory(&self, files: &Subvolume) -> Result<Metadata, Reason> {
         let dir = self.path.parent().unwrap_or(Path::new("/"));
         files.metadata(dir).reason()
     }
 
-    /// Returns whether both are one name in one directory.
+    /// Returns whether both are the same name in the same directory.
     pub(crate) fn is_same_name(&self, other: &Named, files: &Subvolume) -> Result<bool, Reason> {
         Ok(self.name() == other.name()
             && is_same(&self.directory(files)?, &other.directory(files)?))
@@ -121,19 +121,19 @@ impl Named {
         self.path.file_name().unwrap_or_default().as_bytes()
     }
 
-    /// Returns whether the file that has the name is this one.
+    /// Returns whether the name leads to this file.
     pub(crate) fn is(&self, file: &Metadata) -> bool {
         self.existing
             .is_some_and(|existing| is_same(&existing, file))
     }
 }
 
-/// Returns whether two paths have led to one file.
+/// Returns whether two paths led to the same file.
 pub(crate) fn is_same(a: &Metadata, b: &Metadata) -> bool {
     (a.subvolume_id(), a.ino()) == (b.subvolume_id(), b.ino())
 }
 
-/// Returns the path of the directory and the name in it; None for the root, and for "." and "..".
+/// Returns the directory of a path and the name in it, or None for the root, "." and "..".
 pub(crate) fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let slashes = path.iter().rev().take_while(|byte| **byte == b'/').count();
     let path = &path[..path.len() - slashes];

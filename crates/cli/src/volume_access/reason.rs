@@ -1,4 +1,4 @@
-//! Errors of the library without its words for the operation and the file, for which commands have their own.
+//! Errors of the library without their operation and file, which commands describe in their own words.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,7 +14,7 @@ use ubtrfs_fuse::caller::Refused;
 pub(crate) struct Reason(ubtrfs::Error);
 
 impl Reason {
-    /// Returns the reason of an error of a file of a volume, which is one of `std::io` there.
+    /// Returns the reason of an `std::io` error from a file of a volume.
     pub(crate) fn of_io(error: io::Error) -> anyhow::Error {
         match error.downcast() {
             Ok(error) => Reason(error).into(),
@@ -27,12 +27,12 @@ impl Reason {
         self.0.is_of_volume()
     }
 
-    /// Returns whether a path leads nowhere.
+    /// Returns whether a path does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         self.errno() == Errno::NOENT
     }
 
-    /// Returns the device that is in use, and its user, if a volume could not be opened for that.
+    /// Returns the device that is in use and its holder, if that is why a volume could not be opened.
     pub(crate) fn holder(&self) -> Option<(&Path, &Holder)> {
         self.0.holder()
     }
@@ -42,7 +42,7 @@ impl Reason {
     }
 }
 
-/// Returns whether a cause of an error is that the caller lacks a right.
+/// Returns whether a cause of an error is a missing permission.
 pub(crate) fn is_refusal(cause: &(dyn StdError + 'static)) -> bool {
     let by_library = cause.downcast_ref::<Reason>();
     let refused = cause.downcast_ref::<Refused>();
@@ -68,7 +68,7 @@ impl StdError for Reason {
     }
 }
 
-/// Outcomes of the library.
+/// Results of the library.
 pub(crate) trait Reasoned<T> {
     /// Reduces an error to its cause.
     fn reason(self) -> Result<T, Reason>;

@@ -1,4 +1,4 @@
-//! A volume that stays open from one command to the next: that of a shell, or one that is mounted.
+//! A volume that stays open between commands: the volume of a shell or of a mount.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,10 +18,10 @@ use crate::volume_access::reason::Reasoned;
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Where the volume is to be found: an image, or a mount point.
+    /// The image or the mount point.
     place: PathBuf,
     volume: Volume,
-    /// The files below the directory that stands for "/", by their paths.
+    /// The files below the directory displayed as "/", by path.
     files: Subvolume,
     kind: Kind,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Session {
 #[derive(Debug)]
 enum Kind {
     Shell {
-        /// Where paths without a leading slash begin; itself begins with one.
+        /// The absolute start directory of relative paths.
         dir: Mutex<Vec<u8>>,
     },
     Mount(Box<MountSession>),
@@ -39,18 +39,18 @@ enum Kind {
 #[derive(Debug)]
 pub(crate) struct MountSession {
     pub(crate) caller: Caller,
-    /// The directory that stands for "/", for the caller's rights.
+    /// The directory displayed as "/", for checking the caller's rights.
     pub(crate) root: FileId,
     pub(crate) live: LiveOptions,
     pub(crate) stats: Option<Arc<Stats>>,
     /// Major and minor number of the mount's device.
     pub(crate) device: (u32, u32),
-    /// The way to the kernel's caches.
+    /// The channel for invalidating the kernel's caches.
     pub(crate) changes: Option<Changes>,
-    /// The pages that the kernel has not written yet.
+    /// The kernel's dirty pages.
     pub(crate) pages: Option<KernelPages>,
     pub(crate) paths: Vec<MountPath>,
-    /// The caller sees no mount of the volume that could be written through.
+    /// Whether every mount of the volume that the caller sees is read-only.
     pub(crate) sees_only_read_only: bool,
 }
 
@@ -58,14 +58,14 @@ pub(crate) struct MountSession {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MountPath {
     pub(crate) written: Vec<u8>,
-    /// From the root of the file system.
+    /// Relative to the root of the file system.
     pub(crate) path: Vec<u8>,
-    /// The mount that it was written for is read-only, maybe alone of several.
+    /// Whether the caller's mount is read-only, perhaps only this one of several.
     pub(crate) is_read_only: bool,
 }
 
 impl MountSession {
-    /// Returns whether it is mounted for reading only by now.
+    /// Returns whether it is mounted read-only now.
     pub(crate) fn is_read_only(&self) -> bool {
         is_read_only(self.device)
     }
@@ -74,12 +74,12 @@ impl MountSession {
         self.paths.iter().find(|of| of.written == argument)
     }
 
-    /// Returns whether the mount in which an argument is a path is read-only for the caller.
+    /// Returns whether the mount of an argument's path is read-only for the caller.
     pub(crate) fn is_read_only_at(&self, argument: &[u8]) -> bool {
         self.sees_only_read_only || self.path_of(argument).is_none_or(|of| of.is_read_only)
     }
 
-    /// Has the kernel write what it holds of the files of a subvolume, or of all.
+    /// Makes the kernel write back its dirty pages of a subvolume, or of all.
     pub(crate) fn write_back(&self, subvolume: Option<RootId>) -> anyhow::Result<()> {
         let written = self.pages.as_ref().map(|pages| pages.write_back(subvolume));
         let written = written.unwrap_or(Ok(()));
@@ -88,7 +88,7 @@ impl MountSession {
 }
 
 impl Session {
-    /// Creates the session of a shell. Paths begin where those of `files` do.
+    /// Creates the session of a shell. Paths are relative to `files`.
     pub(crate) fn of_shell(image: PathBuf, volume: Volume, files: Subvolume) -> Session {
         let dir = Mutex::new(b"/".to_vec());
         Session {
@@ -122,7 +122,7 @@ impl Session {
         &self.volume
     }
 
-    /// Returns the engine below the volume, for matters of the mount that it serves.
+    /// Returns the engine of the volume, for the mount that it serves.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         self.volume.engine()
     }
@@ -149,7 +149,7 @@ impl Session {
         }
     }
 
-    /// Returns the rights of the caller; None where every writer of the volume may do everything.
+    /// Returns the rights of the caller, or None if everything is allowed.
     pub(crate) fn rights(&self) -> Option<Rights<'_>> {
         let mount = self.mount()?;
         Some(Rights {
@@ -159,7 +159,7 @@ impl Session {
         })
     }
 
-    /// Checks that the caller in a mount may search the directories on a path.
+    /// Checks that the caller in a mount may search the directories of a path.
     pub(crate) fn check_reach(&self, path: &[u8]) -> Result<(), Refused> {
         match (self.rights(), self.mount()) {
             (Some(rights), Some(mount)) => rights.reach(mount.root, path),
@@ -180,7 +180,7 @@ impl Session {
         }
     }
 
-    /// Returns the path from the root that an argument stands for; None if it is of another place.
+    /// Returns the absolute path for an argument, or None if it is elsewhere.
     pub(crate) fn absolute(&self, argument: &[u8]) -> Option<Vec<u8>> {
         if let Some(mount) = self.mount() {
             return mount.path_of(argument).map(|of| of.path.clone());
@@ -196,7 +196,7 @@ impl Session {
         Some(absolute)
     }
 
-    /// Returns how a path from the root is written outside.
+    /// Returns the notation of an absolute path for use outside.
     pub(crate) fn outside(&self, path: &[u8]) -> Vec<u8> {
         let place = self.place.as_os_str().as_bytes();
         match self.mount() {

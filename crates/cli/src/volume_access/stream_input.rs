@@ -1,4 +1,4 @@
-//! Where a stream comes from that a command reads: a file, or standard input.
+//! The input of a command that reads a stream: a file, or standard input.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};

@@ -1,4 +1,4 @@
-//! Files of this machine that a command writes: never one that holds a volume, or that is in use as one.
+//! Output files of commands on this machine. They must neither contain a volume nor be in use as one.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -10,7 +10,7 @@ use ubtrfs_device::{DeviceError, check_overwrite};
 
 use crate::presentation::quoting::Escaped;
 
-/// Creates the file, or cuts it to nothing.
+/// Creates the file, or truncates it.
 pub(crate) fn create(path: &Path) -> anyhow::Result<File> {
     let file = open(path)?;
     refuse_volume(&file, path)?;
@@ -18,7 +18,7 @@ pub(crate) fn create(path: &Path) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// Opens a file that exists, and cuts it to nothing.
+/// Opens an existing file, and truncates it.
 pub(crate) fn overwrite(path: &Path) -> anyhow::Result<File> {
     let refused = || format!("cannot write '{}'", Escaped::of(path));
     let file = OpenOptions::new().write(true).open(path);
@@ -28,9 +28,9 @@ pub(crate) fn overwrite(path: &Path) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// Has standard output of this process lead to the file, which is made if it is not there.
+/// Redirects standard output of this process to the file, creating it if necessary.
 ///
-/// It is not cut. It may be the image that is read, which the server of the mount knows.
+/// The file is not truncated here. It may be an image of the volume, which only the mount's server knows.
 pub(crate) fn redirect(path: &Path) -> anyhow::Result<()> {
     let file = open(path)?;
     let redirected = rustix::stdio::dup2_stdout(&file);
@@ -44,7 +44,7 @@ fn open(path: &Path) -> anyhow::Result<File> {
     opened.with_context(|| format!("cannot create '{}'", Escaped::of(path)))
 }
 
-/// Cuts a regular file to nothing. Pipes and devices have no length to cut.
+/// Truncates a regular file. Pipes and devices have no length.
 pub(crate) fn cut(file: &File) -> anyhow::Result<()> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;
@@ -52,13 +52,14 @@ pub(crate) fn cut(file: &File) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses to write to a file that holds a volume, or that another program has locked, mounted or attached.
+/// Checks that a file does not contain a volume, and that no other program has locked, mounted or attached
+/// it.
 pub(crate) fn refuse_volume(file: &File, path: &Path) -> anyhow::Result<()> {
     let kind = file.metadata()?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
         return Ok(());
     }
-    // It is open for writing alone. A file that may not be read cannot be looked at.
+    // The file is open only for writing. If it cannot be read, it cannot be checked.
     let Ok(reader) = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())) else {
         return Ok(());
     };
@@ -72,10 +73,10 @@ pub(crate) fn refuse_volume(file: &File, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a file by its name, as [`refuse_volume`]. Nothing is wrong with one that is not there.
+/// Checks a file by name, like [`refuse_volume`]. A missing file is not an error.
 pub(crate) fn refuse_volume_at(path: &Path) -> anyhow::Result<()> {
     match path.metadata() {
-        // A pipe would have to be waited for.
+        // Opening a pipe could block.
         Ok(there) if there.is_file() || there.file_type().is_block_device() => {}
         _ => return Ok(()),
     }

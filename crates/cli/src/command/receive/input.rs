@@ -19,7 +19,7 @@ pub(super) fn open(
     if let Some(input) = console.take_client_input() {
         return Ok(buffered(input, is_shared));
     }
-    // The client's paths and standard input are not those of this process.
+    // The client's paths and standard input differ from this process's.
     if console.is_of_client() {
         bail!("the command sent no stream");
     }

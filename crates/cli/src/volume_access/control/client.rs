@@ -1,4 +1,4 @@
-//! The side of the command: whether it is for a mount, and having it run there.
+//! The client side: recognizes commands for a mount, and has its server run them.
 
 use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
@@ -30,25 +30,25 @@ use crate::volume_access::location::Location;
 use crate::volume_access::session::MountPath;
 use crate::volume_access::{stream_input, stream_output};
 
-/// Commands that look at file data or fix it, which may still be in the kernel only.
+/// Commands that read or freeze file data, some of which may only be in the kernel's cache.
 const LOOKING_AT_DATA: [&str; 4] = ["du", "find-new", "snapshot", "sync"];
 /// Commands whose argument need not exist.
 const MAKING: [&str; 2] = ["create", "snapshot"];
-/// Commands that go on with their other arguments where one leads to nothing.
+/// Commands that continue with other arguments if one does not exist.
 const GOING_ON: [&str; 2] = ["delete", "du"];
 
-/// Where a command is run.
+/// The way in which a command is run.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// It is not about a mount.
+    /// It is not for a mount.
     Here,
-    /// It was run by the server of a mount, with this exit code.
+    /// The server of a mount has run it, with this exit code.
     Ran(u8),
-    /// It is about a mount, and no server runs it.
+    /// It is for a mount, but no server runs it.
     Refused(anyhow::Error),
 }
 
-/// Runs a command on paths in a mount where the mount is served.
+/// Runs a command on paths in a mount in the server of that mount.
 pub(crate) fn run_elsewhere(
     command: &clap::Command,
     matches: &ArgMatches,
@@ -63,7 +63,7 @@ pub(crate) fn run_elsewhere(
             Ok(Found::Ours(path)) => mounted.push((argument, path)),
             Ok(Found::Kernels(kind)) if line.means(kind) => kernels.push(argument),
             Ok(Found::Kernels(_) | Found::Elsewhere) => others.push(argument),
-            // The code that opens it says what is wrong.
+            // Opening it will return the reason.
             Err(error) => {
                 let shown = Escaped::of(argument);
                 tracing::debug!(%shown, %error, "cannot find its mount");
@@ -124,7 +124,7 @@ pub(crate) fn run_elsewhere(
     match have_it_run(mount, &request, input.as_ref()) {
         Ok(code) => Ok(Outcome::Ran(code)),
         Err(Failed::NotBegun(error)) => Ok(Outcome::Refused(error)),
-        // Done once more it does no harm.
+        // Repeating this command is harmless.
         Err(Failed::Unfinished(error)) if line.names == ["filesystem", "sync"] => {
             Ok(Outcome::Refused(error))
         }
@@ -132,7 +132,7 @@ pub(crate) fn run_elsewhere(
     }
 }
 
-/// Opens the file that a command writes: it may be one that only the client may write.
+/// Opens the output file of a command, as only the client may be able to write it.
 fn redirect_output(matches: &ArgMatches) -> anyhow::Result<()> {
     let file = matches.subcommand().map(|(_, send)| send.get_one("file"));
     match file.flatten() {
@@ -141,14 +141,14 @@ fn redirect_output(matches: &ArgMatches) -> anyhow::Result<()> {
     }
 }
 
-/// Opens what a command reads: it may be a file that only the client sees.
+/// Opens the input of a command, as only the client may be able to see it.
 fn input_of(matches: &ArgMatches) -> anyhow::Result<File> {
     let matches = matches.subcommand().map(|(_, matches)| matches);
     let path = matches.and_then(|matches| matches.get_one::<PathBuf>("file"));
     stream_input::open(path.map(PathBuf::as_path))
 }
 
-/// Refuses a path that leads to nothing. Of one that cannot be looked at the server says so.
+/// Refuses a path that does not exist. If it cannot be examined, the server reports the error.
 fn must_be_there(argument: &OsStr) -> anyhow::Result<()> {
     match Path::new(argument).symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
@@ -174,10 +174,10 @@ fn must_be_none_besides<'a>(
     }
 }
 
-/// The parts of a command line that decide where it is run.
+/// The parts of a command line that determine where it runs.
 #[derive(Debug, Default)]
 struct Line<'a> {
-    /// The names of the group and of the command in it.
+    /// The names of the group and of the command.
     names: Vec<&'a str>,
     /// Arguments that name a volume, or a path in one.
     locations: Vec<&'a OsStr>,
@@ -202,8 +202,8 @@ impl<'a> Line<'a> {
         line
     }
 
-    /// Returns whether a path in a mount of the kernel's btrfs is itself meant, and not an image that is there, or
-    /// might be.
+    /// Returns whether a path in a mount of the kernel's btrfs is meant itself, and not as an image that
+    /// exists or might exist.
     fn means(&self, kind: Kind) -> bool {
         match kind {
             Kind::Directory => true,
@@ -223,8 +223,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Has the kernel write back what was written to the mount. False if that is left to the server, as the mount's
-/// directory cannot be opened or lies under another mount.
+/// Makes the kernel write back dirty pages of the mount. Returns false if the mount point cannot be opened or
+/// is hidden by another mount: then the server does it.
 fn write_back(mount: &Mounted) -> anyhow::Result<bool> {
     let shown = mount.mountpoint.display();
     let dir = match File::open(&mount.mountpoint) {
@@ -240,7 +240,7 @@ fn write_back(mount: &Mounted) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Why the server of a mount did not run a command to its end.
+/// The reason why the server of a mount did not complete a command.
 enum Failed {
     /// Nothing was done.
     NotBegun(anyhow::Error),
@@ -296,7 +296,7 @@ fn have_it_run(mount: &Mounted, request: &Request, input: Option<&File>) -> Resu
     })
 }
 
-/// Has a server run a command and write what it says, and waits for the exit code.
+/// Sends a command to a server, which writes its output, and waits for the exit code.
 fn ask(
     socket: &UnixStream,
     request: &Request,
@@ -304,7 +304,7 @@ fn ask(
     input: Option<&File>,
     unfinished: &mut Option<Vec<u8>>,
 ) -> Result<u8, ProtocolError> {
-    // A server that refuses may have closed its end before all was said, and said why.
+    // A refusing server may have sent its reason and closed the connection before the request was complete.
     let sent = request.send(socket, stdout, stderr, input);
     match protocol::exit_code(socket, unfinished) {
         Err(ProtocolError::Malformed) => sent.and(Err(ProtocolError::Malformed)),
@@ -334,7 +334,7 @@ pub(super) fn reach(mount: &Mounted) -> anyhow::Result<UnixStream> {
 fn connect(mount: &Mounted, socket: &SocketAddr) -> anyhow::Result<UnixStream> {
     let connection = UnixStream::connect_addr(socket)?;
     let uid = Peer::of(&connection)?.uid;
-    // As numbers of our user namespace, where the user who mounted may be root.
+    // In the numbers of our user namespace, where the user who mounted may be root.
     if uid != 0 && uid != mount.owner {
         bail!("a process of user {uid} answers instead");
     }
@@ -342,7 +342,7 @@ fn connect(mount: &Mounted, socket: &SocketAddr) -> anyhow::Result<UnixStream> {
     if !protocol::greet(&connection, nonce)? {
         bail!("it refuses commands");
     }
-    // A process of a user who may answer is not the mount's for that.
+    // The process of an allowed user is not necessarily the server of the mount.
     match rustix::fs::getxattr(&mount.place, nonce.attribute(), &mut [0u8; 1]) {
         Ok(_) => Ok(connection),
         Err(Errno::NODATA) => bail!("another process answers instead"),

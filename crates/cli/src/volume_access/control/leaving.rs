@@ -1,7 +1,8 @@
-//! Unmounting with the word of the server: whether the file system lives on elsewhere, and that all is durable.
+//! Unmounting in agreement with the server, which reports whether the file system lives on elsewhere, and
+//! whether everything is durable.
 //!
-//! The server is asked before the mount is gone, as the mount says where to ask. Where none answers (another user's
-//! mount, a server that was killed, an older version) umount does with what `/proc` shows.
+//! The server is contacted before the unmount, as its address is read from the mount. Without an answer
+//! (another user's mount, a killed server, an older version) umount relies on `/proc`.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -18,13 +19,13 @@ use super::client::reach;
 use super::mounted::Mounted;
 use super::protocol::{self, DURABLE, READY, Request, UNMOUNTED};
 
-/// How long the server may take to answer.
+/// The longest wait for the server's answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
-/// How long a process takes to end once its sockets are closed.
+/// The time for a process to end after its sockets are closed.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// A server that has been notified of the coming unmount.
+/// A connection to a server that has agreed to the unmount.
 #[derive(Debug)]
 pub(crate) struct Leaving(UnixStream);
 
@@ -33,11 +34,11 @@ pub(crate) struct Leaving(UnixStream);
 pub(crate) enum Unmounted {
     /// Its server has ended.
     Ended,
-    /// It is mounted elsewhere, or in use, and what was written is durable.
+    /// It is mounted elsewhere or in use, and all written data is durable.
     LivesOn,
-    /// Not all that was written could be made durable.
+    /// Some written data could not be made durable.
     NotDurable,
-    /// The server has not answered nor ended, and was not seen working for a while.
+    /// The server neither answered nor ended, and showed no activity for a while.
     Stalled,
 }
 
@@ -45,9 +46,9 @@ pub(crate) enum Unmounted {
 #[derive(Debug)]
 pub(crate) enum Asked {
     Agrees(Leaving),
-    /// It is not there, of another version, or does not take the caller's word.
+    /// There is no server, it has another version, or it does not accept the caller.
     Not,
-    /// It answers nothing. Its mount cannot be taken away in order, as it is being asked.
+    /// It does not answer. Its mount cannot be unmounted regularly while a request is pending.
     Hangs,
 }
 
@@ -65,7 +66,8 @@ impl Leaving {
         if !caller.is_root() && caller.as_raw() != mount.owner {
             return Asked::Not;
         }
-        // A server that hangs answers no request for the mount's attribute either, which no timeout ends.
+        // A hanging server does not answer requests for the mount's attribute either, and those have no
+        // timeout.
         let (sender, receiver) = mpsc::channel();
         let asks = thread::start("ubtrfs-leaving", move || sender.send(Leaving::ask(&mount)));
         if asks.is_err() {
@@ -95,11 +97,11 @@ impl Leaving {
         }
     }
 
-    /// Reports that the mount is gone, and waits for the server's answer or end. A `server` that is known is waited for as
-    /// long as it works, any other for `patience`.
+    /// Reports the unmount, and waits for the server's answer or end. A known `server` is waited for while it
+    /// is active, an unknown one for at most `patience`.
     pub(crate) fn unmounted(self, server: Option<&Server>, patience: Duration) -> Unmounted {
         let Leaving(mut socket) = self;
-        // If it has ended already, the answer is its end.
+        // If it has ended already, that counts as the answer.
         let _ = socket.write_all(&[UNMOUNTED]);
         let _ = socket.set_read_timeout(Some(LOOKS_EVERY));
         let mut work = Work::of(server);

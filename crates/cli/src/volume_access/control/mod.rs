@@ -1,37 +1,38 @@
 //! Commands on a path in a mount: the process that serves the mount runs them on its open volume.
 //!
-//! The command parses its arguments and finds those that are paths in a mount of ours. It sends the whole command line,
-//! these paths as they are from the mount's root, its standard output and its standard error. The server parses the
-//! same line, writes to the client's own descriptors, and answers with the exit code. A client that
-//! goes away ends its command at the next piece of output. Root does not hand its terminal to the server of a user's
-//! mount (`relay`).
+//! The command parses its arguments and finds those that are paths in a mount of ours. It sends the whole
+//! command line, these paths relative to the mount's root, its standard output and its standard error. The
+//! server parses the same line, writes to the client's own descriptors, and answers with the exit code. If
+//! the client exits, its command ends at the next piece of output. Root does not pass its terminal to the
+//! server of a user's mount (`relay`).
 //!
-//! A server may be older than the command, as it runs until its mount is gone. Then it says its version and does
-//! nothing, and it runs nothing for some callers. Then the command uses ioctls if it can (`ioctls`), as on mounts of
-//! the kernel's btrfs. Otherwise the command says why. That all is durable, which `mount -o remount` needs, is asked by
-//! ioctl whatever went wrong.
+//! A server may be older than the command, as it runs until its mount is gone. Then it returns its version
+//! and does nothing. It also refuses to run commands for some callers. In both cases the command uses ioctls
+//! if possible (`ioctls`), as on mounts of the kernel's btrfs. Otherwise it prints the reason. `mount -o
+//! remount` needs a sync in any case, and falls back to an ioctl after any failure.
 //!
-//! The socket is an abstract one: it needs no folder and leaves nothing behind. Abstract names are those of a network
-//! namespace. So there is another socket in a folder (`socket_file`), if there is a folder for that. Clients try it
-//! when the first leads nowhere or to a stranger. Its name and its path are random, and the mount hands them out
-//! (`CONTROL_ATTRIBUTE`).
+//! The socket is an abstract one: it needs no folder and leaves nothing behind. Abstract names belong to a
+//! network namespace. Therefore there is a second socket in a folder (`socket_file`), if a suitable folder
+//! exists. Clients try it if the first one does not exist or belongs to a stranger. Its name and path are
+//! random, and the mount publishes them (`CONTROL_ATTRIBUTE`).
 //!
-//! The user who mounted may hand out any name, and in another namespace any user may take the name. Therefore:
-//! - The client talks only to a process that proves to be the mount's (`Nonce`). It must be of root or of the user who
-//!   mounted, as the kernel's table has it.
+//! The user who mounted may publish any name, and in another namespace any user may take the name. Therefore:
+//! - The client talks only to a process that proves to be the mount's server (`Nonce`). It must belong to
+//!   root or to the user who mounted, according to the kernel's mount table.
 //! - The server talks only to these two users, and only about its own mount.
 //!
-//! Users are numbers of each one's user namespace: a user who has none in the server's counts as a stranger. Of a
-//! process outside the server's pid namespace, only user and group are known: it acts without capabilities.
+//! User ids are relative to each user namespace: a user without an id in the server's namespace is a
+//! stranger. If the client is outside the server's pid namespace, only its user and group are known, and it
+//! has no capabilities.
 //!
-//! The rights of a command are those of its caller (`ubtrfs_fuse::caller`). Some commands are for administrators, and
-//! for a user on the user's own mount, who may read its devices. They read the volume as it is on disk, or what the
-//! kernel's btrfs finds by searching its trees, or change mount options. Root without CAP_SYS_ADMIN is no
-//! administrator.
+//! A command has the rights of its caller (`ubtrfs_fuse::caller`). Some commands are for administrators, and
+//! for users on their own mounts, whose devices they may read. These commands read the volume as it is on
+//! disk, search its trees like the kernel's btrfs, or change mount options. Root without CAP_SYS_ADMIN is not
+//! an administrator.
 //!
-//! Written data may still be in the kernel. Before commands that look at data, the client has it written back (syncfs).
-//! If it says that it could not, the server has the kernel write. The server makes a subvolume read-only right after
-//! that, as it would refuse later data otherwise.
+//! Written data may still be in the kernel's cache. Before commands that read data, the client makes the
+//! kernel write it back (syncfs). If the client could not, the server does. The server makes a subvolume
+//! read-only right after that, because it would refuse later data.
 
 mod client;
 mod leaving;
@@ -52,7 +53,7 @@ const RECEIVE: &str = "receive";
 /// The command that writes a stream.
 const SEND: &str = "send";
 
-/// Groups of commands, and commands, that work on a path in a mount.
+/// Groups of commands, and single commands, that work on a path in a mount.
 pub(crate) const GROUPS: [&str; 7] = [
     "device",
     "filesystem",

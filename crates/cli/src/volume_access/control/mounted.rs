@@ -1,4 +1,4 @@
-//! Which mount an argument is a path in.
+//! Finds the mount of an argument's path.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,7 +18,7 @@ pub(super) enum Found {
     Ours(Mounted),
     /// In a mount of the kernel's btrfs.
     Kernels(Kind),
-    /// An image, or nothing of ours.
+    /// An image, or not ours.
     Elsewhere,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Found {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Directory,
-    /// No image.
+    /// Not an image.
     File,
     Nothing,
 }
@@ -38,9 +38,9 @@ pub(super) struct Mounted {
     pub(super) owner: u32,
     pub(super) is_read_only: bool,
     pub(super) mountpoint: PathBuf,
-    /// The part of the path that exists.
+    /// The existing part of the path.
     pub(super) place: PathBuf,
-    /// From the root of the file system.
+    /// Relative to the root of the file system.
     pub(super) path: Vec<u8>,
 }
 
@@ -90,7 +90,7 @@ impl Found {
     }
 }
 
-/// Returns whether a path leads above where it begins. It has no symbolic links, or names that are yet to be made.
+/// Returns whether a path leads above its start. It contains no symbolic links, but perhaps new names.
 fn climbs_above(path: &Path) -> bool {
     let mut depth = 0usize;
     for component in path.components() {
@@ -107,8 +107,8 @@ fn climbs_above(path: &Path) -> bool {
     false
 }
 
-/// Returns the part of a path that exists, without symbolic links, and the names after it. ".." after a name that is
-/// missing is one of these: `subvolume create -p` makes the name.
+/// Returns the existing part of a path, without symbolic links, and the remaining names. These may include
+/// ".." after a missing name, as `subvolume create -p` creates that name.
 fn resolve(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let mut names: Vec<OsString> = Vec::new();
     let mut at = path;
@@ -130,7 +130,7 @@ fn resolve(path: &Path) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// Returns where the file system is mounted that a path without symbolic links leads into.
+/// Returns the mount point of the file system that contains a path without symbolic links.
 pub(crate) fn mountpoint_of(path: &Path) -> io::Result<PathBuf> {
     let entry = mount_of(path)?.ok_or(io::ErrorKind::NotFound)?;
     Ok(entry.mountpoint)
@@ -142,7 +142,7 @@ fn mount_of(path: &Path) -> io::Result<Option<TableEntry>> {
     Ok(table.find(|entry| entry.id == status.stx_mnt_id))
 }
 
-/// Returns whether a file is an image of btrfs. A file in a mount that is none is itself meant.
+/// Returns whether a file is a btrfs image. Any other file in a mount is meant itself.
 fn is_image(path: &Path) -> bool {
     let mut block = vec![0; SUPERBLOCK_SIZE];
     let Ok(file) = File::open(path) else {

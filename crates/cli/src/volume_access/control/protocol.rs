@@ -1,15 +1,16 @@
 //! Messages between client and server.
 //!
-//! - Greeting: the client sends a number that it has just drawn. The server has the mount know it and answers with one
-//!   byte. Then the client asks the mount for the number (`ubtrfs_fuse::mount::Nonce`).
-//! - Request: its length (u32, little-endian) with two or three descriptors, then that many bytes. These are fields, each a length
-//!   (u32, little-endian) and bytes.
-//! - Answer: one byte, the exit code, or that the server is of another version, and which. An end without an answer: the
-//!   command was not run, or not to its end.
+//! - Greeting: the client sends a random number. The server registers it with the mount and answers with one
+//!   byte. Then the client queries the mount for the number (`ubtrfs_fuse::mount::Nonce`).
+//! - Request: its length (u32, little-endian) with two or three descriptors, then that many bytes. These are
+//!   fields, each a length (u32, little-endian) and bytes.
+//! - Answer: one byte, which is the exit code or announces another version, followed by that version. An end
+//!   without an answer means that the command was not run, or not completed.
 //!
-//! A client that unmounts sends `LEAVE` as its only argument. The server answers `READY`, the client unmounts and says
-//! `UNMOUNTED`. If the file system lives on, the server commits and answers `DURABLE` or `NOT_DURABLE`. Otherwise the
-//! end of the server process ends the connection, after `NOT_DURABLE` if the last commit failed.
+//! A client that unmounts sends `LEAVE` as its only argument. The server answers `READY`, the client unmounts
+//! and sends `UNMOUNTED`. If the file system lives on, the server commits and answers `DURABLE` or
+//! `NOT_DURABLE`. Otherwise the end of the server process ends the connection, after `NOT_DURABLE` if the
+//! last commit failed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -30,17 +31,18 @@ use ubtrfs_fuse::mount::{CONTROL_ATTRIBUTE, Nonce};
 
 use crate::volume_access::session::MountPath;
 
-/// Both sides are this program, but one may be older. It is the first field of a request, whatever comes behind it.
+/// Both sides are this program, but one may be older. The version is the first field of every request.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// In place of an exit code: the server's version comes behind it.
+/// In place of an exit code. The server's version follows.
 const OTHER_VERSION: u8 = 0xff;
-/// Ahead of an exit code: the length and the name of a subvolume that is being received. Without a name none is any more.
+/// Before an exit code: the length and name of a subvolume being received. An empty name means that it is
+/// finished.
 const RECEIVING: u8 = 0xfe;
 const MAX_SUBVOLUME_BYTES: usize = 255;
 const MAX_REQUEST_BYTES: u32 = 4 << 20;
-/// The most that the kernel takes of an abstract name or a path.
+/// The longest abstract name or path that the kernel accepts.
 const MAX_NAME_BYTES: usize = 107;
-/// How a client begins.
+/// The first bytes from a client.
 const GREETING: [u8; 4] = *b"ubtr";
 /// The mount knows the number of the greeting.
 pub(super) const READY: u8 = b'!';
@@ -50,24 +52,24 @@ pub(super) const UNMOUNTED: u8 = b'u';
 pub(super) const DURABLE: u8 = b'd';
 pub(super) const NOT_DURABLE: u8 = b'n';
 
-/// A command to be run.
+/// A command to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
-    /// Major and minor number of the mount's device, as the client sees it: a server of another mount may have been
-    /// named to it.
+    /// Major and minor number of the mount's device in the client's view. They detect that the client was
+    /// directed to the server of another mount.
     pub(super) device: (u32, u32),
     /// The client's local time zone.
     pub(super) zone: Vec<u8>,
-    /// The kernel has not been asked to write back what it holds of the mount.
+    /// Whether the kernel has not been asked to write back its dirty pages of the mount.
     pub(super) is_unwritten: bool,
-    /// Where the client sees the mount.
+    /// The mount point in the client's view.
     pub(super) mountpoint: Vec<u8>,
     pub(super) paths: Vec<MountPath>,
-    /// The command line, program name included.
+    /// The command line, including the program name.
     pub(super) args: Vec<Vec<u8>>,
 }
 
-/// Open files of a client's.
+/// Open files from a client.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     pub(super) stdout: File,
@@ -86,7 +88,7 @@ pub(super) enum ProtocolError {
     Version(String),
 }
 
-/// Where a mount takes commands.
+/// The addresses at which a mount accepts commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     /// The name of the socket in the server's network namespace.
@@ -96,7 +98,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Creates an address with an abstract name that no process can have taken.
+    /// Creates an address with an unused abstract name.
     pub(super) fn new() -> Address {
         Address {
             name: format!("ubtrfs/control/{}", random_uuid()),
@@ -104,7 +106,7 @@ impl Address {
         }
     }
 
-    /// Reads the address from the mount in which a path is.
+    /// Reads the address from the mount that contains a path.
     pub(super) fn at(place: &Path) -> io::Result<Address> {
         let mut value = [0; 2 * MAX_NAME_BYTES + 1];
         let len = rustix::fs::getxattr(place, CONTROL_ATTRIBUTE, &mut value)?;
@@ -117,7 +119,8 @@ impl Address {
         })
     }
 
-    /// Returns the address as the mount shows it: the name, and a zero and the path if there is one.
+    /// Returns the address in the form published by the mount: the name, followed by a zero and the path if
+    /// there is one.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.name.clone().into_bytes();
         if let Some(path) = &self.path {
@@ -131,7 +134,7 @@ impl Address {
         SocketAddr::from_abstract_name(&self.name)
     }
 
-    /// Returns all sockets, in the order in which to try them.
+    /// Returns all sockets, in the order to try them.
     pub(super) fn sockets(&self) -> Vec<io::Result<SocketAddr>> {
         let mut sockets = vec![self.abstract_socket()];
         sockets.extend(self.path.as_ref().map(SocketAddr::from_pathname));
@@ -139,18 +142,19 @@ impl Address {
     }
 }
 
-/// Greets, and waits until the server has the mount know the number; false if it ends instead.
+/// Sends a greeting, and waits until the server has registered the number. Returns false if the connection
+/// ends instead.
 pub(super) fn greet(mut socket: &UnixStream, nonce: Nonce) -> io::Result<bool> {
     socket.write_all(&[&GREETING[..], &nonce.0].concat())?;
     let mut answer = [0];
     Ok(socket.read(&mut answer)? == 1 && answer == [READY])
 }
 
-/// Reads the number that a client greets with.
+/// Receives the number of a client's greeting.
 pub(super) fn greeting(mut socket: &UnixStream) -> Result<Nonce, ProtocolError> {
     let mut greeting = GREETING;
     socket.read_exact(&mut greeting)?;
-    // A client of an older version begins with its request.
+    // An older client begins with its request.
     if greeting != GREETING {
         return Err(ProtocolError::Malformed);
     }
@@ -301,17 +305,17 @@ impl Request {
     }
 }
 
-/// Encodes the message of a server that begins to receive a subvolume. Without a name it means that the subvolume is
+/// Encodes the message that a server begins to receive a subvolume. An empty name means that the subvolume is
 /// finished.
 pub(crate) fn receiving(name: &[u8]) -> Vec<u8> {
     let name = &name[..name.len().min(MAX_SUBVOLUME_BYTES)];
     [&[RECEIVING, name.len() as u8], name].concat()
 }
 
-/// Reads the exit code that a server has sent. `unfinished` becomes the subvolume that it received last, unless that is
-/// finished.
+/// Receives the exit code from a server. `unfinished` becomes the subvolume that was received last, unless it
+/// is finished.
 ///
-/// Errors: it has not run the command to its end, or is of another version.
+/// Errors: the server has not completed the command, or has another version.
 pub(super) fn exit_code(
     mut socket: &UnixStream,
     unfinished: &mut Option<Vec<u8>>,
@@ -340,12 +344,12 @@ pub(super) fn exit_code(
     Err(ProtocolError::Version(version))
 }
 
-/// Has a client of another version know which this is.
+/// Sends the version to a client of another version.
 pub(super) fn refuse_version(mut socket: &UnixStream) -> io::Result<()> {
     socket.write_all(&[&[OTHER_VERSION], VERSION.as_bytes()].concat())
 }
 
-/// Fields that are still to be read.
+/// The remaining fields.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

@@ -1,8 +1,8 @@
-//! Output of a process of another user, shown by this one.
+//! Relays the output of another user's process.
 //!
-//! A process that is given a descriptor may do with it what its opener may: one of a terminal takes input as well. A
-//! user's server that runs a command for root writes into pipes instead. The output is that user's, and so never
-//! reaches a terminal raw.
+//! A process can do everything with a passed descriptor that its opener could: a terminal's descriptor can
+//! also be read. So a user's server that runs a command for root writes to pipes instead. The output comes
+//! from that user, and is therefore escaped for a terminal.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, PipeWriter, Read, Write};
@@ -11,13 +11,13 @@ use std::thread::{self, Builder};
 
 use crate::presentation::quoting::Escaped;
 
-/// Bytes of one line that are gathered for a terminal.
+/// The most bytes of one line that are gathered for a terminal.
 const LINE_BYTES: u64 = 64 << 10;
 
-/// Has something done with what takes the place of standard output and standard error, and shows what is written there
-/// until all is closed.
+/// Calls `have_done` with replacements for standard output and standard error, and displays their contents
+/// until all of them are closed.
 ///
-/// Its input goes through a pipe as well.
+/// The input also goes through a pipe.
 pub(super) fn relayed<T>(
     input: Option<&File>,
     have_done: impl FnOnce(PipeWriter, PipeWriter, Option<&File>) -> T,
@@ -27,18 +27,18 @@ pub(super) fn relayed<T>(
     let input = input.map(fed).transpose()?;
     thread::scope(|scope| {
         let thread = || Builder::new().name("ubtrfs-show".to_owned());
-        // The reader of our output may go away: then the pipe does as well.
+        // If the reader of our output is gone, the pipe is closed as well.
         let show_out = || show(out, &mut io::stdout(), io::stdout().is_terminal());
         let show_err = || show(err, &mut io::stderr(), io::stderr().is_terminal());
         thread().spawn_scoped(scope, show_out)?;
-        // An error closes the first one's pipe.
+        // On an error, the pipe of the first thread is closed.
         thread().spawn_scoped(scope, show_err)?;
         Ok(have_done(to_out, to_err, input.as_ref()))
     })
 }
 
-/// Creates a pipe that carries the contents of a file. The thread that fills it is not joined: it may wait for the
-/// file's writer.
+/// Creates a pipe that carries the contents of a file. The thread that fills it is not joined, because it may
+/// wait for the file's writer.
 fn fed(input: &File) -> io::Result<File> {
     let (from, mut to) = io::pipe()?;
     let mut input = input.try_clone()?;
@@ -61,7 +61,7 @@ fn show(from: PipeReader, to: &mut impl Write, is_terminal: bool) -> io::Result<
     Ok(())
 }
 
-/// Writes a line with its tabs and its end as they are.
+/// Writes a line with its tabs and its newline unescaped.
 fn write_line(line: &[u8], to: &mut impl Write) -> io::Result<()> {
     let is_layout = |byte: &u8| matches!(byte, b'\n' | b'\t');
     for piece in line.split_inclusive(is_layout) {

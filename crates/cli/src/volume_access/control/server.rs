@@ -1,4 +1,4 @@
-//! The side of the mount: runs commands for clients, several at a time.
+//! The server side in a mount: runs commands for clients, several at a time.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -37,40 +37,41 @@ use crate::volume_access::location::LocationParser;
 use crate::volume_access::reason::is_refusal;
 use crate::volume_access::session::{MountSession, Session};
 
-/// More wait until one has ended.
+/// Further clients wait until one has ended.
 const MAX_CLIENTS: usize = 64;
-/// A client that was let in is to say what it wants within this time.
+/// The time for an accepted client to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest wait before a connection is accepted again after one that could not be.
+/// The longest wait before the next accept after a failed one.
 const SHORTAGE_TAKES: Duration = Duration::from_millis(100);
 /// How long the end of the mount waits for commands that do not notice it.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Within this time, a connection whose last mount has gone is gone as well, even if a process has just looked at it.
+/// A connection usually disappears within this time after its last unmount, even if a process has just used
+/// it.
 const LINGERS_AT_MOST: Duration = Duration::from_secs(1);
 
-/// The mount that commands are run on.
+/// The mount on which commands run.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub(crate) volume: Arc<Volume>,
     pub(crate) root: FileId,
     pub(crate) changes: Option<Changes>,
     pub(crate) pages: Option<KernelPages>,
-    /// The address for commands, as the mount shows it.
+    /// The address for commands that the mount publishes.
     pub(crate) point: ControlPoint,
     /// Major and minor number of the mount's device.
     pub(crate) device: (u32, u32),
     pub(crate) live: LiveOptions,
     pub(crate) stats: Option<Arc<Stats>>,
-    /// None if no client waits for the end of the server.
+    /// None if clients cannot wait for the end of the server.
     pub(crate) afterlife: Option<Afterlife>,
     pub(crate) leavers: Leavers,
-    /// All users of the mount may do everything in it.
+    /// Whether all users of the mount may do everything in it.
     pub(crate) is_fakeroot: bool,
     /// The program that runs the commands.
     pub(crate) program: Program,
 }
 
-/// Clients that wait for the end of the server, each by a connection that stays open until then.
+/// Clients that wait for the end of the server. Their connections stay open until then.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leavers(Arc<Mutex<Vec<Arc<UnixStream>>>>);
 
@@ -85,17 +86,17 @@ impl Leavers {
         all.retain(|other| !Arc::ptr_eq(other, connection));
     }
 
-    /// Tells that the last commit failed.
+    /// Reports that the last commit failed.
     pub(crate) fn report_failure(&self) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for mut connection in all.iter().map(|connection| &**connection) {
-            // A client that has gone away hears nothing.
+            // Ignore clients that are gone.
             let _ = connection.write_all(&[NOT_DURABLE]);
         }
     }
 }
 
-/// The sockets of a mount, and those who are served there.
+/// The sockets of a mount, and the clients served there.
 #[derive(Debug)]
 pub(crate) struct Control {
     clients: Arc<Clients>,
@@ -110,7 +111,7 @@ struct Socket {
 }
 
 impl Control {
-    /// Listens from now on, and has the mount say where.
+    /// Starts listening, and publishes the address in the mount.
     pub(crate) fn start(served: Served) -> io::Result<Control> {
         let with_file = SocketFile::listen();
         if let Err(error) = &with_file {
@@ -153,7 +154,7 @@ impl Control {
 impl Companion for Control {
     fn end(&mut self) -> Result<(), MountError> {
         for socket in &self.sockets {
-            // The accept returns with an error.
+            // This makes the accept fail.
             let _ = rustix::net::shutdown(&*socket.listener, rustix::net::Shutdown::Both);
         }
         self.clients.end();
@@ -167,7 +168,7 @@ impl Companion for Control {
     }
 }
 
-/// Connections of commands that are running.
+/// Connections of running commands.
 #[derive(Debug, Default)]
 struct Clients {
     state: Mutex<ClientsState>,
@@ -186,7 +187,7 @@ impl Clients {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room; None when the mount ends.
+    /// Waits for room. Returns None if the mount ends.
     fn enter(self: &Arc<Self>, connection: &Arc<UnixStream>) -> Option<Running> {
         let state = self.lock();
         let is_full =
@@ -205,7 +206,8 @@ impl Clients {
         })
     }
 
-    /// Waits until a client ends, or the mount does. Waits for a moment only: others may have given back what was short.
+    /// Waits until a client or the mount ends, but only for a short time: another process may have released
+    /// descriptors.
     fn wait_for_end_of_one(&self) {
         let state = self.lock();
         if !state.is_ending {
@@ -231,7 +233,7 @@ impl Clients {
     }
 }
 
-/// A place among the clients.
+/// A slot among the clients.
 struct Running {
     clients: Arc<Clients>,
     id: u64,
@@ -254,7 +256,7 @@ fn accept(served: &Served, listener: &UnixListener, clients: &Arc<Clients>) {
                 if clients.lock().is_ending {
                     return;
                 }
-                // Out of descriptors, most likely.
+                // Most likely out of descriptors.
                 clients.wait_for_end_of_one();
                 continue;
             }
@@ -272,14 +274,14 @@ fn accept(served: &Served, listener: &UnixListener, clients: &Arc<Clients>) {
     }
 }
 
-/// Runs one command; a client that gets no answer knows that it was not run to its end.
+/// Runs one command. A client without an answer knows that its command was not completed.
 fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
     let Peer { uid, gid, pid } = match Peer::of(connection) {
         Ok(peer) => peer,
         Err(error) => return tracing::warn!(%error, "cannot get the credentials of a client"),
     };
     if uid != 0 && uid != geteuid().as_raw() {
-        // Any user may connect, and as often as it likes.
+        // Only a debug message: any user may connect, arbitrarily often.
         return tracing::debug!(uid, "refused a command of another user");
     }
     let caller = caller_of(pid, uid, gid);
@@ -287,7 +289,7 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
         true => caller.as_superuser(),
         false => caller,
     };
-    // A client that is slow on purpose holds a thread for so long at most.
+    // Limits the time that a deliberately slow client occupies a thread.
     let _ = connection.set_read_timeout(Some(REQUEST_TIMEOUT));
     let received = protocol::greeting(connection).and_then(|nonce| {
         let _known = served.point.know(nonce);
@@ -313,7 +315,7 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
     tracing::debug!(uid, pid, args = ?request.args, "command");
     if request.is_to_leave() {
         let (afterlife, leavers) = (served.afterlife.clone(), served.leavers.clone());
-        // The volume is closed without it, and the end of the mount does not end this.
+        // The volume is closed regardless of this connection, which outlives the mount.
         drop((served, running, stdout, stderr, input));
         return afterlife.map_or((), |afterlife| see_off(&afterlife, &leavers, connection));
     }
@@ -327,17 +329,17 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
         Err(error) => Err(error.into()),
     };
     let code = outcome.unwrap_or_else(|error| {
-        // If this fails, no other place is left for the message.
+        // If this fails, there is no other place for the message.
         let _ = writeln!(stderr, "ERROR: {}", ErrorChain(&error));
         1
     });
     let _ = (&**connection).write_all(&[code]);
 }
 
-/// Notifies a client that unmounts if the file system lives on, which is committed then. Otherwise the connection
-/// ends with this process, and the client sees that.
+/// Reports the commit to a client that unmounts, if the file system lives on. Otherwise the connection ends
+/// with this process, which the client notices.
 fn see_off(afterlife: &Afterlife, leavers: &Leavers, connection: &Arc<UnixStream>) {
-    // From now on, as a mount that ends at once may end the process before this thread runs again.
+    // Added first, because the end of the mount may end the process before this thread runs again.
     leavers.add(connection);
     let mut said = [0];
     let notified = connection
@@ -368,7 +370,7 @@ fn run(
     client: Client,
 ) -> anyhow::Result<u8> {
     clock::use_zone(&String::from_utf8_lossy(&request.zone));
-    // The client may be any program, and says what it likes of its mounts.
+    // The client may be any program and lie about its mounts.
     let sees_only_read_only = is_read_only_to(pid, served.device);
     let is_own_user = is_our_user(&caller);
     let mount = MountSession {
@@ -409,8 +411,8 @@ fn run(
     (served.program.run_for)(&matches, output)
 }
 
-/// Commands for administrators, by groups. They change how a mount is served, read the volume as it is on disk, or tell
-/// what the kernel's btrfs searches all trees for.
+/// Commands for administrators, by group. They change how a mount is served, read the volume as it is on
+/// disk, or return data for which the kernel's btrfs searches trees.
 const OF_ADMINISTRATORS: [(&str, &[&str]); 6] = [
     ("device", &["stats"]),
     ("filesystem", &["remount"]),
@@ -427,7 +429,7 @@ const OF_ADMINISTRATORS: [(&str, &[&str]); 6] = [
             "tree-stats",
         ],
     ),
-    // Themselves commands.
+    // Commands without a group.
     ("receive", &[""]),
     ("send", &[""]),
     (
@@ -436,14 +438,14 @@ const OF_ADMINISTRATORS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The hint that is added to a refusal, for the user who mounted.
+/// The hint for the user who mounted, added to a refusal.
 const FAKEROOT_WOULD: RefusalHint = RefusalHint {
     text: "the mount option fakeroot lets the user who mounts do everything there, \
          user_subvol_rm_allowed lets users delete subvolumes that are theirs",
     is_refusal,
 };
 
-/// Refuses what the caller may not ask of any path.
+/// Checks that the caller may use the command at all, regardless of paths.
 fn check_allowed(session: &Session, matches: &ArgMatches) -> anyhow::Result<()> {
     let Some((group, command)) = matches.subcommand() else {
         return Ok(());

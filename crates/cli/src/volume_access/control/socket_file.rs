@@ -1,11 +1,11 @@
-//! The socket that has a path, for clients in other network namespaces than the server's.
+//! The socket with a path, for clients in other network namespaces than the server's.
 //!
-//! It lies in the folder `ubtrfs` of a folder that is the server's user's alone: `/run` for root, otherwise
-//! $XDG_RUNTIME_DIR. Each folder is refused unless it is this user's and no other user may write there. The rest is
-//! done from the open folder, so that no link leads elsewhere.
+//! It is in the folder `ubtrfs` below a folder that only the server's user can write: `/run` for root,
+//! otherwise $XDG_RUNTIME_DIR. Each folder must belong to this user and must not be writable by others. All
+//! further operations are relative to the open folder, so links cannot redirect them.
 //!
-//! The file is removed with the mount. A server that was killed leaves it behind: the next one removes all files at
-//! which no process listens. A lock on the folder keeps it from finding one whose server is about to listen.
+//! The file is removed with the mount. A killed server leaves it behind, and the next one removes all files
+//! without a listening process. A lock on the folder protects the file of a server that is about to listen.
 
 use std::ffi::{CStr, OsStr};
 use std::io;
@@ -22,10 +22,10 @@ use ubtrfs_device::random_uuid;
 
 const FOLDER: &str = "ubtrfs";
 const SUFFIX: &str = ".control";
-/// Permissions of other users to write there, which the folder must not have.
+/// Write permissions of other users, which the folder must not have.
 const OTHERS_MAY_WRITE: Mode = Mode::WGRP.union(Mode::WOTH);
 
-/// A socket's file, which goes with this value.
+/// The file of a socket, which is removed on drop.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     folder: OwnedFd,
@@ -34,7 +34,7 @@ pub(super) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Listens from now on, at the first place where that can be done.
+    /// Starts listening at the first suitable place.
     pub(super) fn listen() -> io::Result<(UnixListener, SocketFile)> {
         let mut outcome = Err(io::ErrorKind::NotFound.into());
         for base in bases() {
@@ -46,14 +46,14 @@ impl SocketFile {
         outcome
     }
 
-    /// Listens in the folder `ubtrfs` of `base`.
+    /// Starts listening in the folder `ubtrfs` of `base`.
     pub(super) fn listen_below(base: &Path) -> io::Result<(UnixListener, SocketFile)> {
         let folder = open_folder(base)?;
         rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
         sweep(&folder)?;
         let name = format!("{}{SUFFIX}", random_uuid());
         let path = base.join(FOLDER).join(&name);
-        // A client must be able to say it.
+        // The path must fit into a client's address.
         SocketAddr::from_pathname(&path)?;
         let listener = UnixListener::bind(within(&folder, OsStr::new(&name)))?;
         let file = SocketFile { folder, name, path };
@@ -81,7 +81,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Lists folders for files that live as long as a process of this user.
+/// Returns folders for files with the lifetime of this user's processes.
 fn bases() -> Vec<PathBuf> {
     let of_root = geteuid().is_root().then(|| PathBuf::from("/run"));
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -116,13 +116,13 @@ fn must_be_ours(folder: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Returns a path of a file in an open folder, wherever the folder is by now.
+/// Returns the path of a file in an open folder, independent of the folder's location.
 fn within(folder: &OwnedFd, name: &OsStr) -> PathBuf {
     let folder = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     folder.join(name)
 }
 
-/// Removes files of servers that were killed.
+/// Removes files of killed servers.
 fn sweep(folder: &OwnedFd) -> io::Result<()> {
     for entry in rustix::fs::Dir::read_from(folder)? {
         let entry = entry?;
@@ -134,13 +134,13 @@ fn sweep(folder: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether it is a socket at which no process listens.
+/// Returns whether it is a socket without a listening process.
 fn is_left_over(folder: &OwnedFd, name: &CStr) -> bool {
     let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     if !found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket) {
         return false;
     }
-    // Does not wait for a server that has as many clients as can wait for it.
+    // Nonblocking: does not wait for a server whose backlog is full.
     let connected = rustix::net::socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,

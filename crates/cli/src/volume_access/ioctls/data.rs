@@ -1,4 +1,4 @@
-//! Data of files: shared with other files, or compressed already.
+//! Data of files: sharing extents, and writing compressed data.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,11 +11,11 @@ use zerocopy::FromZeros;
 
 use super::ask_of;
 
-/// The number of the first kind of LZO data, for sectors of 4 KiB. Each next one is for sectors of twice that.
+/// The encoding number of LZO data with 4 KiB sectors. Each following number doubles the sector size.
 const LZO_4K: u32 = 3;
 const LZO_SECTOR_BYTES: usize = 4096;
 
-/// Has a range of `file` share the extents of a range of another.
+/// Makes a range of `file` share the extents of another file.
 pub(super) fn clone_range(
     source: &File,
     source_offset: u64,
@@ -37,7 +37,7 @@ pub(super) fn write_encoded(
     offset: u64,
     extent: &EncodedExtent<'_>,
 ) -> Result<(), Errno> {
-    // `iovec`: the kernel reads the bytes only.
+    // An `iovec`. The kernel only reads the bytes.
     let buffers = [[extent.bytes.as_ptr().addr(), extent.bytes.len()]];
     let mut io = EncodedIo::new_zeroed();
     io.iov.set(buffers.as_ptr().addr() as u64);

@@ -1,4 +1,4 @@
-//! The devices of a volume, and what of them is allocated.
+//! The devices of a volume, and their allocations.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use super::subvolume::text;
 use super::volume::group_type;
 use crate::presentation::profiles::Allocation;
 
-/// Returns what tells a block device or file from all others. None for anything else.
+/// Returns the identity of a block device or regular file, and None for anything else.
 fn identity(path: &Path) -> Option<(bool, u64, u64)> {
     let metadata = path.metadata().ok()?;
     let kind = metadata.file_type();
@@ -33,26 +33,26 @@ fn identity(path: &Path) -> Option<(bool, u64, u64)> {
         .then(|| (false, metadata.dev(), metadata.ino()))
 }
 
-/// A chunk as the chunk tree has it.
+/// A chunk from the chunk tree.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundChunk {
     pub(crate) logical: u64,
     pub(crate) len_bytes: u64,
     pub(crate) flags: BlockGroupFlags,
-    /// The devid, and where on the device.
+    /// The devid and the offset on the device.
     pub(crate) stripes: Vec<(u64, u64)>,
     pub(crate) used: u64,
 }
 
 impl Asked {
-    /// Finds the mount that a block device or image is a device of, and its number there. None if the caller cannot ask
-    /// the mount.
+    /// Returns the mount that uses a block device or image, and its devid. Returns None if the caller cannot
+    /// query the mount.
     pub(crate) fn mount_of_device(path: &Path) -> Option<(Asked, u64)> {
         let wanted = identity(path)?;
         let volume_on = |device: &Path| Some(scan_devices(&[device]).first()?.volume);
         let volume = volume_on(path)?;
         let table = mount_table().ok()?.into_iter();
-        // Other mounts are not asked: a server that is stopped would never answer.
+        // Do not query unrelated mounts: a stopped server would never answer.
         let mut mounts = table.filter(|entry| {
             let device = match entry.is_ours() {
                 true => entry.volume_path(),
@@ -79,7 +79,7 @@ impl Asked {
         Ok(info)
     }
 
-    /// Returns the devices by devid, those that are missing included.
+    /// Returns the devices by devid, including missing ones.
     pub(crate) fn devices(&self) -> Result<Vec<DevInfo>, Errno> {
         let volume = self.volume_info()?;
         let mut found = Vec::new();
@@ -95,7 +95,7 @@ impl Asked {
         Ok(found)
     }
 
-    /// Returns the allocations of all devices; None if the caller may not search trees.
+    /// Returns the allocations of all devices, or None if the caller may not search trees.
     pub(crate) fn device_allocations(&self) -> Result<Option<Vec<Allocation>>, Errno> {
         let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, offset);
         let mut chunks = Vec::new();
@@ -119,7 +119,7 @@ impl Asked {
         Ok(Some(allocations.collect()))
     }
 
-    /// Returns the errors that were counted of a device; all 0 if nothing was noted.
+    /// Returns the error counts of a device. All are 0 if none are recorded.
     pub(crate) fn device_errors(&self, devid: u64, reset: bool) -> Result<[u64; 5], Errno> {
         let mut stats = DevStats::new_zeroed();
         stats.devid.set(devid);
@@ -128,7 +128,7 @@ impl Asked {
             stats.flags.set(args::RESET);
         }
         match self.ask::<{ args::GET_DEV_STATS }, _>(&mut stats) {
-            // As they were written by the kernel last.
+            // As last written by the kernel.
             Err(Errno::NOTTY) if !reset => self.noted_errors(devid),
             asked => asked.map(|()| stats.values.map(|value| value.get())),
         }
@@ -140,7 +140,7 @@ impl Asked {
         Ok(DevStatsItem::of(&item).values.map(|value| value.get()))
     }
 
-    /// Returns the allocated ranges of a device, ascending.
+    /// Returns the allocated ranges of a device, in ascending order.
     pub(crate) fn device_extents(&self, devid: u64) -> Result<Vec<Range<u64>>, Errno> {
         let key = |offset| Key::new(devid, KeyType::DEV_EXTENT, offset);
         let mut extents = Vec::new();
@@ -153,7 +153,7 @@ impl Asked {
         Ok(extents)
     }
 
-    /// Returns all chunks in logical order, and how much of each is used.
+    /// Returns all chunks with their usage, in logical order.
     pub(crate) fn chunks(&self) -> Result<Vec<FoundChunk>, Errno> {
         let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, offset);
         let mut chunks = Vec::new();
@@ -188,7 +188,7 @@ impl Asked {
         Ok(chunks)
     }
 
-    /// Asks for the available space as statfs has it, in bytes.
+    /// Returns the available bytes according to statfs.
     pub(crate) fn available_bytes(&self) -> Result<u64, Errno> {
         let found = rustix::fs::fstatfs(&self.0)?;
         let block = u64::try_from(found.f_bsize).unwrap_or(0);

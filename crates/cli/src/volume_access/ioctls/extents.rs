@@ -1,4 +1,4 @@
-//! Where contents lie: the extents of a file, and the files that use an address.
+//! Locations of data: the extents of a file, and the files that use an address.
 
 #![allow(unsafe_code)]
 
@@ -13,11 +13,11 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::Asked;
 
-/// The list that is asked for first, and the longest that the kernel gives.
+/// The size of the first list, and of the longest that the kernel supports.
 const LIST_BYTES: [usize; 2] = [64 << 10, 16 << 20];
 
 impl Asked {
-    /// Gives the extents of a file in their order.
+    /// Calls `each` with the extents of a file, in file order.
     pub(crate) fn extents(&self, each: &mut dyn FnMut(&FiemapExtent)) -> Result<(), Errno> {
         let mut start = 0;
         loop {
@@ -43,7 +43,7 @@ impl Asked {
         }
     }
 
-    /// Lists the users of a logical address, or of any part of its extent.
+    /// Returns the users of a logical address, or of any part of its extent.
     pub(crate) fn extent_users(
         &self,
         logical: u64,
@@ -74,7 +74,7 @@ impl Asked {
         Ok(found.unwrap_or_default())
     }
 
-    /// Has a list in the place that the argument then names.
+    /// Runs the ioctl with a pointer to `list`.
     fn ask_for_list<const NUMBER: Opcode>(
         &self,
         head: &mut LogicalIno,
@@ -83,13 +83,14 @@ impl Asked {
         head.size.set(size_of_val(list) as u64);
         head.inodes
             .set(list.as_mut_ptr().expose_provenance() as u64);
-        // SAFETY: the numbers are of ioctls whose argument is LogicalIno. The argument names a place
-        // that is the list's alone, and its length. The kernel writes no more there. Any bytes are numbers.
+        // SAFETY: the numbers belong to ioctls whose argument is LogicalIno. The argument names a buffer that
+        // belongs only to the list, and its length. The kernel writes no more than that. Any bytes are valid
+        // numbers.
         unsafe { ioctl(&self.0, Updater::<NUMBER, LogicalIno>::new(head)) }
     }
 }
 
-/// Returns the users in a list, and how many did not fit into it.
+/// Returns the users in a list, and the number of those that did not fit.
 fn users_in(list: &[u64]) -> (Vec<ExtentUser>, u32) {
     let (head, values) = list.split_at(size_of::<Container>() / size_of::<u64>());
     let head = zerocopy::IntoBytes::as_bytes(head);

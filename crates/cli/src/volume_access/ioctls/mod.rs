@@ -1,11 +1,11 @@
-//! Commands on a path in a mount by the ioctls of btrfs, with the rights that the caller has there.
+//! Commands on a path in a mount through the ioctls of btrfs, with the rights of the caller.
 //!
-//! For a mount whose server takes no command of the caller (`control`), and for mounts of the kernel's btrfs: both
-//! answer the same. A caller that may not search trees sees what can be reached from where the volume is mounted
-//! (`subvolumes`).
+//! Used for mounts whose server does not accept the caller's commands (`control`), and for mounts of the
+//! kernel's btrfs. Both support the same ioctls. A caller that may not search trees sees everything reachable
+//! from the mount point (`subvolumes`).
 //!
-//! The argument of an ioctl is declared once, where they are answered (`ubtrfs_fuse::ioctl_args`). Not here: which
-//! commands are done so (`ByIoctls`, in their files), and when (`control::client`).
+//! The arguments of ioctls are declared where they are handled (`ubtrfs_fuse::ioctl_args`). Not here: the
+//! commands themselves (`ByIoctls`, in their files), and the decision to use ioctls (`control::client`).
 
 mod data;
 mod devices;
@@ -36,13 +36,13 @@ pub(crate) use self::subvolumes::{Subvolumes, info_of};
 use crate::presentation::console::Console;
 use crate::volume_access::location::Location;
 
-/// A command that can be run by ioctls.
+/// A command that can run through ioctls.
 pub(crate) trait ByIoctls {
-    /// Runs the command by ioctls. Its locations are paths in mounts.
+    /// Runs the command through ioctls. Its locations are paths in mounts.
     fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()>;
 }
 
-/// Returns whether something failed because the server of the mount does not know the ioctl.
+/// Returns whether the server of the mount does not support the ioctl.
 pub(crate) fn is_unknown(error: &anyhow::Error) -> bool {
     let errno = error
         .chain()
@@ -50,16 +50,16 @@ pub(crate) fn is_unknown(error: &anyhow::Error) -> bool {
     errno == Some(&Errno::NOTTY)
 }
 
-/// A pipe or a device would have one wait.
+/// Nonblocking, because opening a pipe or a device could block.
 const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// The type of a file system as statfs(2) gives it.
+/// The file system type in statfs(2).
 const BTRFS_SUPER_MAGIC: u32 = 0x9123_683e;
 
-/// A file or directory that ioctls are asked of.
+/// An open file or directory for ioctls.
 #[derive(Debug)]
 pub(crate) struct Asked(File);
 
@@ -73,12 +73,12 @@ impl Asked {
         Ok(Asked(open(path, FLAGS, Mode::empty())?.into()))
     }
 
-    /// Returns whether the kernel's btrfs answers, and no server of ours.
+    /// Returns whether it is on the kernel's btrfs, and not on a mount of ours.
     pub(crate) fn is_kernels(&self) -> Result<bool, Errno> {
         Ok(rustix::fs::fstatfs(&self.0)?.f_type as u32 == BTRFS_SUPER_MAGIC)
     }
 
-    /// Opens a file below a directory, by a path from the server of the mount, which might lead elsewhere.
+    /// Opens a file below a directory. The path is from the mount's server, so it must not lead elsewhere.
     pub(crate) fn below(&self, path: &[u8]) -> Result<Asked, Errno> {
         let path: &[u8] = if path.is_empty() { b"." } else { path };
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
@@ -87,7 +87,8 @@ impl Asked {
         ))
     }
 
-    /// Has the answer in the place of the argument. Of SPACE_INFO the argument holds the list that its head describes.
+    /// Runs an ioctl that replaces its argument by the answer. For SPACE_INFO the argument includes the list
+    /// that its head describes.
     fn ask<const NUMBER: Opcode, T: FromBytes + IntoBytes>(
         &self,
         argument: &mut T,
@@ -107,8 +108,8 @@ fn ask_of<const NUMBER: Opcode, T: FromBytes + IntoBytes>(
     argument: &mut T,
 ) -> Result<(), Errno> {
     const { assert!(size_of::<T>() >= (NUMBER >> 16 & 0x3fff) as usize) };
-    // SAFETY: the answer has as many bytes as the number says, and the list that was asked for. The argument has room
-    // for both, and any bytes are a `T`.
+    // SAFETY: the kernel writes as many bytes as the number encodes, plus the requested list. The argument
+    // has room for both, and any bytes are a valid `T`.
     #[allow(unsafe_code)]
     unsafe {
         ioctl(file, Updater::<NUMBER, T>::new(argument))

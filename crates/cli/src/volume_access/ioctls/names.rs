@@ -1,4 +1,4 @@
-//! From numbers to names, for users who may search trees.
+//! Names of inodes and subvolumes, for users who may search trees.
 
 use rustix::io::Errno;
 use ubtrfs_engine::FileId;
@@ -8,11 +8,11 @@ use ubtrfs_format::key::{Key, KeyType};
 
 use super::Asked;
 
-/// More levels than a path can have: subvolumes that hold each other.
+/// More levels than a path can have: subvolumes that contain each other.
 const MAX_NESTING: usize = 4096;
 
 impl Asked {
-    /// Returns the directories and names of an inode, as the tree has them.
+    /// Returns the directories and names of an inode, as stored in the tree.
     pub(crate) fn names_of(&self, file: FileId) -> Result<Vec<(FileId, Vec<u8>)>, Errno> {
         let mut names = Vec::new();
         let from = Key::new(file.ino.0, KeyType::INODE_REF, 0);
@@ -41,12 +41,12 @@ impl Asked {
         names.iter().map(|(dir, name)| path((*dir, name))).collect()
     }
 
-    /// Returns the path of a subvolume from another that holds it, if that does. Else it returns the path from the top,
-    /// and None in its place.
+    /// Returns the path of a subvolume from `from`, if that contains it. Otherwise returns the path from the
+    /// top, and None in place of `from`.
     ///
     /// # Errors
     ///
-    /// NOENT: there is no such subvolume, or it is in no directory.
+    /// NOENT: the subvolume does not exist, or has no parent directory.
     pub(crate) fn subvolume_path(
         &self,
         id: RootId,

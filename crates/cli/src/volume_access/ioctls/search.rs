@@ -11,11 +11,11 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::Asked;
 
-/// Whether one that was asked did not know the search with a longer answer; FUSE carries none.
+/// Whether a mount lacked the search with longer answers, which FUSE does not support.
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
 
 impl Asked {
-    /// Gives the items between two keys, these included, in their order.
+    /// Calls `each` with the items between two keys (inclusive), in key order.
     pub(crate) fn search(
         &self,
         tree: RootId,
@@ -29,7 +29,7 @@ impl Asked {
         })
     }
 
-    /// Gives the items between two keys that lie in blocks written in a transaction or after it, until there is enough.
+    /// Calls `each` with the items between two keys in blocks written since a transaction, until it breaks.
     pub(crate) fn search_since(
         &self,
         since: Transid,
@@ -56,7 +56,7 @@ impl Asked {
         Ok(())
     }
 
-    /// Gives the items of one answer. The last key, if there may be more.
+    /// Calls `each` with the items of one answer. Returns the last key if there may be more.
     fn ask_for_items(
         &self,
         key: SearchKey,

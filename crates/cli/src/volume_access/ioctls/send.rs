@@ -1,4 +1,4 @@
-//! Having the kernel send a subvolume.
+//! Sends a subvolume with the kernel's ioctl.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -11,7 +11,7 @@ use zerocopy::FromZeros;
 use super::Asked;
 
 impl Asked {
-    /// Writes the stream of this subvolume to `to`. `flags` as the ioctl has them.
+    /// Writes the stream of this subvolume to `to`. `flags` are those of the ioctl.
     pub(crate) fn send(
         &self,
         to: &File,

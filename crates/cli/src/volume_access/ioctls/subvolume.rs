@@ -1,4 +1,4 @@
-//! Making, deleting and changing subvolumes.
+//! Creating, deleting and changing subvolumes.
 
 use std::os::fd::AsRawFd;
 
@@ -19,7 +19,7 @@ pub(crate) fn text(field: &[u8]) -> &[u8] {
     field.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// Puts a name and a zero at the start of a field.
+/// Writes a name and a zero to the start of a field.
 fn put(field: &mut [u8], name: &[u8]) -> Result<(), Errno> {
     let place = field.get_mut(..=name.len()).ok_or(Errno::NAMETOOLONG)?;
     let (end, place) = place.split_last_mut().ok_or(Errno::NAMETOOLONG)?;
@@ -34,10 +34,10 @@ fn named(name: &[u8]) -> Result<VolArgsV2, Errno> {
     Ok(args)
 }
 
-/// Quota groups that a new subvolume is put into.
+/// The quota groups of a new subvolume.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
-    /// A `QgroupInherit` with the ids behind it. Empty if there are none.
+    /// A `QgroupInherit` followed by the ids. Empty without quota groups.
     bytes: Vec<u8>,
 }
 
@@ -107,7 +107,7 @@ impl Asked {
         Ok(flags.get())
     }
 
-    /// Returns whether it is the root directory of one.
+    /// Returns whether it is the root directory of a subvolume.
     pub(crate) fn is_subvolume(&self) -> Result<bool, Errno> {
         match self.flags() {
             Ok(_) => Ok(true),
@@ -129,12 +129,12 @@ impl Asked {
         self.ask::<{ args::SUBVOL_SETFLAGS }, _>(&mut flags)
     }
 
-    /// Has the subvolume forget what it was received from.
+    /// Clears the received UUID of the subvolume.
     pub(crate) fn forget_received(&self) -> Result<(), Errno> {
         self.ask::<{ args::SET_RECEIVED_SUBVOL }, _>(&mut Received::new_zeroed())
     }
 
-    /// Has the subvolume say that it was received from another, in this transaction of it.
+    /// Sets the received UUID and the sender's transaction of the subvolume.
     pub(crate) fn set_received(&self, uuid: &Uuid, transid: Transid) -> Result<(), Errno> {
         let mut received = Received::new_zeroed();
         received.uuid = uuid.0;
@@ -142,7 +142,7 @@ impl Asked {
         self.ask::<{ args::SET_RECEIVED_SUBVOL }, _>(&mut received)
     }
 
-    /// Asks for the subvolume that it is in.
+    /// Returns information about the subvolume that contains it.
     pub(crate) fn subvolume_info(&self) -> Result<SubvolInfo, Errno> {
         let mut info = SubvolInfo::new_zeroed();
         self.ask::<{ args::GET_SUBVOL_INFO }, _>(&mut info)?;
@@ -153,7 +153,7 @@ impl Asked {
         Ok(InodeNr(rustix::fs::fstat(&self.0)?.st_ino))
     }
 
-    /// Returns the id of the subvolume that the file is in.
+    /// Returns the id of the subvolume that contains the file.
     pub(crate) fn root_id(&self) -> Result<RootId, Errno> {
         let mut lookup = InoLookup::new_zeroed();
         lookup.objectid.set(InodeNr::FIRST_FREE.0);

@@ -1,5 +1,5 @@
-//! The subvolumes that there are: all of them for callers who may search trees. Other callers get those that they can
-//! reach from where the volume is mounted.
+//! The subvolumes of a mount: all of them for callers that may search trees. Other callers get those that are
+//! reachable from the mount point.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -20,17 +20,17 @@ use super::subvolume::text;
 #[derive(Debug)]
 pub(crate) struct Subvolumes {
     pub(crate) infos: Vec<SubvolumeInfo>,
-    /// Paths of directories that hold one, each in its subvolume.
+    /// Paths of directories that contain subvolumes, each within its own subvolume.
     pub(crate) dirs: HashMap<FileId, Vec<u8>>,
-    /// The one that all others are below.
+    /// The subvolume that contains all others.
     pub(crate) top: RootId,
-    /// There are no others.
+    /// Whether the list is complete.
     pub(crate) is_all: bool,
 }
 
 impl Subvolumes {
-    /// Asks for the subvolumes of a volume. `asked` is anywhere in the volume. A caller who may not see all sees those
-    /// below `top`.
+    /// Queries the subvolumes of a volume. `asked` is anywhere in the volume. A caller that may not see all
+    /// gets those below `top`.
     pub(crate) fn ask(asked: &Asked, top: &Path) -> Result<Subvolumes, Errno> {
         match Subvolumes::searched(asked) {
             Err(Errno::PERM) => match Asked::at(top) {
@@ -89,7 +89,7 @@ impl Subvolumes {
         })
     }
 
-    /// Returns the subvolumes that can be reached from a directory.
+    /// Returns the subvolumes that are reachable from a directory.
     fn reached(top: &Asked) -> Result<Subvolumes, Errno> {
         let info = info_of(&top.subvolume_info()?);
         let mut found = Subvolumes {
@@ -103,8 +103,8 @@ impl Subvolumes {
         Ok(found)
     }
 
-    /// Adds the subvolumes below a subvolume. A subvolume that the caller may not look at is passed over, as is one
-    /// that is hidden by another mount.
+    /// Adds the subvolumes below a subvolume. Skips those that the caller may not read, or that another mount
+    /// hides.
     fn reach_below(&mut self, above: &Asked, id: RootId) -> Result<(), Errno> {
         for (child, dirid) in above.references()? {
             let Ok((dir_path, name)) = above.place_of(child, dirid) else {
@@ -133,7 +133,7 @@ impl Subvolumes {
 }
 
 impl Asked {
-    /// Returns the subvolumes that the root tree has, and whether they are alive, not deleted and waiting to be freed.
+    /// Returns the subvolumes in the root tree, and whether each is alive. Deleted ones wait to be freed.
     pub(crate) fn subvolume_states(&self) -> Result<BTreeMap<RootId, bool>, Errno> {
         let from = Key::new(RootId::FIRST_FREE, KeyType::ROOT_ITEM, 0);
         let to = Key::new(RootId::LAST_FREE, KeyType::ROOT_ITEM, u64::MAX);
@@ -143,7 +143,7 @@ impl Asked {
                 states.insert(RootId(key.objectid), item.refs.get() > 0);
             }
         })?;
-        // The kernel's btrfs changes their items with the next commit only.
+        // The kernel's btrfs updates their root items only with the next commit.
         let orphan = |offset| Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, offset);
         let (from, to) = (orphan(0), orphan(u64::MAX));
         self.search(RootId::ROOT_TREE, from, to, &mut |key, _| {
@@ -177,7 +177,7 @@ impl Asked {
         Ok(without_slash(&lookup.name))
     }
 
-    /// Returns the subvolumes right below the one that the file is in, each with the directory that holds it.
+    /// Returns the subvolumes directly below the file's subvolume, each with its parent directory.
     fn references(&self) -> Result<Vec<(RootId, u64)>, Errno> {
         let mut found = Vec::new();
         let mut args = SubvolRootref::new_zeroed();
@@ -186,14 +186,14 @@ impl Asked {
             let returned = args.rootref.iter().take(args.num_items.into());
             found.extend(returned.map(|of| (RootId(of.treeid.get()), of.dirid.get())));
             match asked {
-                // There are more, and the argument says from where on.
+                // There are more, and the argument has the position to continue from.
                 Err(Errno::OVERFLOW) if args.num_items > 0 => {}
                 asked => return asked.map(|()| found),
             }
         }
     }
 
-    /// Returns the path from here of the directory that holds a subvolume, and the name in it.
+    /// Returns the relative path of a subvolume's parent directory, and the subvolume's name.
     fn place_of(&self, id: RootId, dirid: u64) -> Result<(Vec<u8>, Vec<u8>), Errno> {
         let mut lookup = InoLookupUser::new_zeroed();
         lookup.treeid.set(id.0);
@@ -203,7 +203,7 @@ impl Asked {
     }
 }
 
-/// Returns a path without the slash at its end, which paths of directories have.
+/// Returns a path without the trailing slash of directory paths.
 fn without_slash(field: &[u8]) -> Vec<u8> {
     let path = text(field);
     path.strip_suffix(b"/").unwrap_or(path).to_vec()
@@ -216,7 +216,7 @@ pub(crate) fn info_of(info: &SubvolInfo) -> SubvolumeInfo {
         sequence: 0,
     };
     let mut item = RootItem::new_zeroed();
-    // It has been reached by a name.
+    // It was reached by its name, so it is alive.
     item.refs.set(1);
     item.generation.set(info.generation.get());
     item.generation_v2.set(info.generation.get());
@@ -234,7 +234,7 @@ pub(crate) fn info_of(info: &SubvolInfo) -> SubvolumeInfo {
     item.rtime = timespec(&info.rtime);
     SubvolumeInfo {
         id: RootId(info.treeid.get()),
-        // The mark of a snapshot in the root tree is not shown.
+        // The ioctl does not return the snapshot mark of the root tree.
         snapshot_transid: (!item.parent_uuid.is_nil()).then_some(Transid(info.otransid.get())),
         item,
         place: (info.parent_id.get() != 0).then_some(place),

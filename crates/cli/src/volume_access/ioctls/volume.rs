@@ -1,4 +1,4 @@
-//! The volume as a whole.
+//! Ioctls for the whole volume.
 
 use rustix::io::Errno;
 use ubtrfs::BlockGroupKind;
@@ -19,11 +19,11 @@ use crate::presentation::profiles::{GroupType, GroupUsage};
 #[derive(Debug)]
 pub(crate) struct Spaces {
     pub(crate) infos: Vec<GroupUsage>,
-    /// The space kept back for the file system itself, and how much of it is in use.
+    /// The size of the global reserve, and its used part.
     pub(crate) reserve: (u64, u64),
 }
 
-/// Returns the type that flags of the kernel mean.
+/// Returns the type for block group flags of the kernel.
 pub(super) fn group_type(flags: BlockGroupFlags) -> GroupType {
     let kind = flags & BlockGroupFlags::TYPE_MASK;
     let kinds = [
@@ -45,12 +45,12 @@ pub(super) fn group_type(flags: BlockGroupFlags) -> GroupType {
 }
 
 impl Asked {
-    /// Makes what was done to the volume durable.
+    /// Makes all changes to the volume durable.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         self.ask::<{ args::SYNC }, _>(&mut ())
     }
 
-    /// Discards free space, and returns how much.
+    /// Discards free space, and returns the discarded bytes.
     pub(crate) fn trim(&self, start: u64, len: u64, min_bytes: u64) -> Result<u64, Errno> {
         let mut range = TrimRange {
             start: start.into(),
@@ -67,7 +67,7 @@ impl Asked {
         Ok(text(&label).to_vec())
     }
 
-    /// Sets the label. A longer one is refused as one without an end.
+    /// Sets the label. A label that is too long has no terminator in the field and is refused.
     pub(crate) fn set_label(&self, label: &[u8]) -> Result<(), Errno> {
         let mut field: Label = [0; 256];
         let len = label.len().min(field.len());
@@ -92,8 +92,8 @@ impl Asked {
         Ok(found)
     }
 
-    /// Returns the quota of a subvolume. Returns None if quotas are off, do not cover the subvolume, or are not for the
-    /// caller to see.
+    /// Returns the quota of a subvolume. Returns None if quotas are off, do not cover the subvolume, or the
+    /// caller may not see them.
     pub(crate) fn subvolume_quota(&self, id: RootId) -> Result<Option<SubvolumeQuota>, Errno> {
         let item = |kind| self.item(RootId::QUOTA_TREE, Key::new(0, kind, id.0));
         let info = match item(KeyType::QGROUP_INFO) {
@@ -108,7 +108,7 @@ impl Asked {
         let mut list = SpaceList::new_zeroed();
         list.space_slots.set(list.spaces.len() as u64);
         match self.ask::<{ args::SPACE_INFO }, _>(&mut list) {
-            // Of FUSE, which carries no list that the number does not have.
+            // From FUSE, which does not support lists beyond the size in the ioctl number.
             Err(Errno::NOTTY) => self.ask::<{ args::SPACE_LIST }, _>(&mut list)?,
             asked => asked?,
         }

@@ -1,4 +1,4 @@
-//! Where an argument is split into image and path.
+//! Splitting an argument into image and path.
 
 use std::ffi::OsStr;
 use std::path::Path;

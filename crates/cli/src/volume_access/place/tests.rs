@@ -1,4 +1,4 @@
-//! Paths are split into a directory and the last name.
+//! Splitting paths into a directory and the last name.
 
 use super::split;
 

@@ -41,7 +41,7 @@ fn a_request_cut_anywhere_is_refused() {
     let bytes = request().to_bytes();
     let last_arg = bytes.len() - 6;
     for len in 0..last_arg {
-        // A message that ends between two arguments is a request with fewer of them.
+        // A message cut between two arguments is a valid request with fewer arguments.
         if let Ok(shorter) = Request::from_bytes(&bytes[..len]) {
             assert!(shorter.args.len() < request().args.len());
         }

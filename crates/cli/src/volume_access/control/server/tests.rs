@@ -1,4 +1,4 @@
-//! Tests: which users are served, and on which mount.
+//! Tests for the users that are served, and for the mount that is meant.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -44,19 +44,19 @@ fn served(volume: &Arc<Volume>) -> Served {
         stats: None,
         afterlife: None,
         leavers: Leavers::default(),
-        // A stranger has no rights even where everything is allowed.
+        // A stranger has no rights even if everything is allowed.
         is_fakeroot: true,
         program: PROGRAM,
     }
 }
 
-/// Has a user ask a mount for a subvolume, and returns the exit code if there is one.
+/// Creates a subvolume through a mount as some user, and returns the exit code if there is one.
 fn create_as(address: &Address, user: u32, device: (u32, u32), name: &str) -> Option<u8> {
     let socket = address.abstract_socket().unwrap();
     let asking = move |name: String| {
         if geteuid().as_raw() != user {
             let uid = Uid::from_raw(user);
-            // Of this thread alone.
+            // Changes only this thread.
             set_thread_res_uid(uid, uid, uid).unwrap();
         }
         let mut socket = UnixStream::connect_addr(&socket).unwrap();
@@ -78,7 +78,7 @@ fn create_as(address: &Address, user: u32, device: (u32, u32), name: &str) -> Op
                 .to_vec(),
             ..Request::default()
         };
-        // A client that is refused may find the connection closed before all is said.
+        // The connection of a refused client may be closed before its request is complete.
         let _ = request.send(&socket, io::stderr(), io::stderr(), None);
         let mut code = [0];
         match socket.read(&mut code) {

@@ -1,4 +1,4 @@
-//! Tests: folders of other users are refused, and sockets of dead servers are swept.
+//! Tests that folders of other users are refused, and that sockets of dead servers are removed.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -14,12 +14,12 @@ fn files_of_killed_servers_are_swept_and_others_stay() {
     let left_over_path = left_over.path().to_owned();
     std::mem::forget(left_over);
     let (alive, alive_file) = SocketFile::listen_below(base.path()).unwrap();
-    // Its server is alive as well as long as the socket is open.
+    // Its server counts as alive as long as the socket is open.
     assert!(left_over_path.exists());
     drop(listener);
     let foreign = base.path().join(FOLDER).join(format!("foreign{SUFFIX}"));
     fs::write(&foreign, b"").unwrap();
-    // A process that another test starts has the socket, too, until it is a program of its own.
+    // A child process of another test also holds the socket until its exec.
     let begun = Instant::now();
     while left_over_path.exists() {
         assert!(begun.elapsed() < Duration::from_secs(60), "it stays");

@@ -1,6 +1,7 @@
-//! Set-id bits and capabilities, which the kernel takes from a file that gets another owner, and the stream does not.
+//! Set-id bits and capabilities, which the kernel clears when a file's owner changes.
 //!
-//! A stream says what differs at its end. An owner that changes alone leaves the rest as it was.
+//! A stream contains only differences between final states. If only the owner changes, the other attributes
+//! must stay.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +13,7 @@ use ubtrfs_stream::TargetError;
 use super::open_subvolume::{OpenDir, proc_path};
 
 const CAPABILITY: &[u8] = b"security.capability";
-/// The largest that the kernel knows has 24.
+/// The largest that the kernel knows has 24 bytes.
 const MAX_CAPABILITY_BYTES: usize = 64;
 pub(super) const SET_ID: RawMode = 0o6000;
 pub(super) const PERMISSIONS: RawMode = 0o7777;
@@ -41,7 +42,7 @@ impl Kept {
         })
     }
 
-    /// Returns the mode that has to be set again.
+    /// Returns the mode to restore, if any.
     pub(super) fn mode(&self) -> Option<RawMode> {
         self.mode
     }

@@ -1,7 +1,8 @@
-//! A mount of the kernel's btrfs as the target of a stream: by system calls and ioctls.
+//! A mount of the kernel's btrfs as the target of a stream, through system calls and ioctls.
 //!
-//! Directories are opened below the new subvolume, by a call that follows no link and leaves no mount (openat2). The last
-//! name of a path is never followed. A directory of another subvolume is refused: its device number is another.
+//! Directories are opened below the new subvolume with openat2, which follows no links and does not leave the
+//! mount. The last name of a path is never followed. A directory of another subvolume is recognized by its
+//! device number and refused.
 
 mod kept;
 mod open_subvolume;
@@ -29,19 +30,19 @@ use self::open_subvolume::{HANDED_ON, HANDING_ON, OPEN_FILE, OpenSubvolume, proc
 use super::data::{clone_range, write_encoded};
 use super::{Asked, Inherited, Subvolumes};
 
-/// Clone sources that are kept open.
+/// The most clone sources kept open.
 const MAX_SOURCES: usize = 16;
-/// The bytes that are copied at once.
+/// The bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Receives into a directory of a mount.
+/// A target that receives into a directory of a mount.
 #[derive(Debug)]
 pub(crate) struct KernelTarget {
     dir: Asked,
-    /// Where the volume is mounted.
+    /// The mount point of the volume.
     mountpoint: PathBuf,
     current: Option<OpenSubvolume>,
-    /// Those that were there when one was first looked for, while one is received.
+    /// The subvolumes at the first look-up of the current subvolume.
     subvolumes: Option<Subvolumes>,
     /// Clone sources that were found.
     sources: Vec<(Sent, OpenSubvolume)>,
@@ -74,7 +75,7 @@ impl KernelTarget {
         Ok(())
     }
 
-    /// Finds the subvolume that a stream names, and opens its root directory.
+    /// Looks up the subvolume that a stream names, and opens its root directory.
     fn find(&mut self, sent: &Sent) -> Result<Option<Asked>, TargetError> {
         if self.subvolumes.is_none() {
             let found = Subvolumes::ask(&self.dir, &self.mountpoint).map_err(io::Error::from)?;
@@ -86,7 +87,7 @@ impl KernelTarget {
         let top = Asked::at(&self.mountpoint).map_err(io::Error::from)?;
         let top_id = match top.inode().map_err(io::Error::from)? {
             InodeNr::FIRST_FREE => Some(top.root_id().map_err(io::Error::from)?),
-            // A part of a subvolume is mounted: paths from its top are not known.
+            // Only a part of a subvolume is mounted, so paths from its top are unknown.
             _ => None,
         };
         let path = |info: &SubvolumeInfo| path_below(subvolumes, info.id, top_id?);
@@ -98,7 +99,7 @@ impl KernelTarget {
         let root = top.below(&path).map_err(io::Error::from)?;
         match root.root_id().map_err(io::Error::from)? == info.id {
             true => Ok(Some(root)),
-            // Something else is mounted or was moved there.
+            // Another file system is mounted or another subvolume was moved there.
             false => Err(TargetError::Unreachable(info.id)),
         }
     }
@@ -143,14 +144,14 @@ fn path_below(subvolumes: &Subvolumes, id: RootId, top: RootId) -> Option<Vec<u8
     Some(names.join(&b'/'))
 }
 
-/// Tells if the ranges are of one file and overlap.
+/// Returns whether the ranges are of the same file and overlap.
 fn is_overlap(from: (&File, u64), to: (&File, u64), len: u64) -> io::Result<bool> {
     let (source, file) = (from.0.metadata()?, to.0.metadata()?);
     let is_same = (source.dev(), source.ino()) == (file.dev(), file.ino());
     Ok(is_same && from.1.abs_diff(to.1) < len)
 }
 
-/// Copies what cannot be shared. As with a clone, the source has all of it.
+/// Copies data that cannot be shared. As for a clone, the source must contain the whole range.
 fn copy(from: (&File, u64), to: (&File, u64), len: u64) -> io::Result<()> {
     if from.0.metadata()?.len() < from.1.saturating_add(len) {
         return Err(Errno::INVAL.into());
@@ -161,7 +162,7 @@ fn copy(from: (&File, u64), to: (&File, u64), len: u64) -> io::Result<()> {
     while at < end {
         let data = match seek(from.0, SeekFrom::Data(at)) {
             Ok(data) => data.min(end),
-            // All the rest is a hole.
+            // The rest is a hole.
             Err(Errno::NXIO) => end,
             Err(error) => return Err(error.into()),
         };
@@ -183,7 +184,7 @@ fn copy(from: (&File, u64), to: (&File, u64), len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Has a range read as zeros, which may be longer than the volume has room for.
+/// Makes a range read as zeros, even if it is larger than the volume's free space.
 fn make_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let (size, end) = (file.metadata()?.len(), offset + len);
     if offset < size {
@@ -234,11 +235,12 @@ impl Target for KernelTarget {
     fn finish(&mut self, sent: &Sent) -> Result<(), TargetError> {
         let current = self.current()?;
         current.file = None;
-        // The mark shall not outlive data that a crash or a failing device takes. It itself is committed at once.
+        // Sync first: the received UUID is committed at once, and must not survive data that a crash or a
+        // failing device loses.
         done(syncfs(current.root.as_fd()))?;
         done(current.root.set_received(&sent.uuid, sent.ctransid))?;
         if let Err(error) = current.root.set_read_only(true) {
-            // One that is not finished shall not pass for one that is.
+            // An unfinished subvolume must not look finished.
             let _ = current.root.forget_received();
             return Err(io::Error::from(error).into());
         }
@@ -354,7 +356,7 @@ impl Target for KernelTarget {
     fn chmod(&mut self, path: TreePath<'_>, mode: u32) -> Result<(), TargetError> {
         let current = self.current()?;
         let (dir, name) = current.place(path)?;
-        // The call that takes a name would follow a link: this one has what is open, which may be a link itself.
+        // fchmodat would follow a link. This opens the file itself, which may be a link.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&dir, name, flags, Mode::empty()).map_err(io::Error::from)?;
         let found = fstat(&file).map_err(io::Error::from)?;
@@ -362,7 +364,7 @@ impl Target for KernelTarget {
         if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
             return Err(io::Error::from(Errno::OPNOTSUPP).into());
         }
-        // One that is open has another mode from here on.
+        // The cached file has the old mode.
         current.file = None;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         done(rustix::fs::chmod(path, Mode::from_raw_mode(mode)))
@@ -408,7 +410,7 @@ impl Target for KernelTarget {
         let current = self.current()?;
         match write_encoded(current.file(path)?, offset, extent) {
             Ok(()) => current.keep_set_ids().map(|()| true),
-            // The kernel is too old, the file has no checksums, or there is no room in one piece.
+            // The kernel is too old, the file has no checksums, or there is no contiguous space.
             Err(Errno::NOSPC | Errno::NOTTY | Errno::INVAL) => Ok(false),
             Err(error) => Err(io::Error::from(error).into()),
         }
@@ -421,7 +423,7 @@ impl Target for KernelTarget {
         len: u64,
         from: &CloneSource<'_>,
     ) -> Result<(), TargetError> {
-        // To the ioctl a length of 0 means all of the source.
+        // For the ioctl a length of 0 means the whole source.
         if len == 0 {
             return Ok(());
         }
@@ -432,7 +434,7 @@ impl Target for KernelTarget {
         let current = self.current()?;
         let file = current.file(path)?;
         match clone_range(&source, from.offset, len, file, offset) {
-            // The sender has smaller sectors, or one file has checksums and the other none.
+            // The sender has smaller sectors, or only one of the files has checksums.
             Err(Errno::INVAL | Errno::OPNOTSUPP)
                 if !is_overlap((&source, from.offset), (file, offset), len)? =>
             {

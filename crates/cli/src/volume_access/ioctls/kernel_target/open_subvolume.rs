@@ -1,4 +1,4 @@
-//! The files of one subvolume in a mount, opened by path below its root. Directories are kept open.
+//! The files of one subvolume in a mount, opened by path below its root. Directories stay open.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,30 +19,31 @@ use ubtrfs_stream::{PathCache, TargetError, TreePath};
 use super::super::Asked;
 use super::kept::{PERMISSIONS, SET_ID};
 
-/// Directories of the new subvolume that are kept open.
+/// The most directories of the new subvolume kept open.
 const MAX_DIRS: usize = 64;
-/// Directories of a clone source. Those of all sources together are few beside what a process may open.
+/// The most directories of a clone source kept open. The total of all sources is far below the limit of a
+/// process.
 const MAX_SOURCE_DIRS: usize = 8;
 const OPEN_DIR: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// A pipe or a device would have one wait.
+/// Nonblocking, because opening a pipe or a device could block.
 pub(super) const OPEN_FILE: OFlags = OFlags::NOFOLLOW
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// By the link that an open file has in /proc.
+/// For opening through the link in /proc.
 const OPEN_AGAIN: OFlags = OFlags::NOCTTY.union(OFlags::CLOEXEC);
 
-/// Attributes that a file takes over from its directory. The sender's file need not have them.
+/// Attributes that a file inherits from its directory, even if the sender's file lacks them.
 pub(super) const HANDED_ON: [&[u8]; 3] = [
     b"system.posix_acl_access",
     b"system.posix_acl_default",
     b"btrfs.compression",
 ];
-/// Those by which a directory hands them on.
+/// The attributes of a directory from which they are inherited.
 pub(super) const HANDING_ON: [&[u8]; 2] = [HANDED_ON[1], HANDED_ON[2]];
 
 /// A subvolume whose files are opened by path.
@@ -52,9 +53,9 @@ pub(super) struct OpenSubvolume {
     device: u64,
     pub(super) sectorsize: u64,
     pub(super) dirs: PathCache<Arc<OpenDir>>,
-    /// Commands about one file follow each other.
+    /// The last file. Commands for one file are consecutive.
     pub(super) file: Option<(Vec<u8>, File)>,
-    /// The mode of a file that was opened with set-id bits. A change of data takes them, unless root makes it.
+    /// The mode of an opened file with set-id bits. Writes clear them, unless root writes.
     set_id_mode: Option<RawMode>,
     files_are_written: bool,
 }
@@ -62,7 +63,7 @@ pub(super) struct OpenSubvolume {
 #[derive(Debug)]
 pub(super) struct OpenDir {
     fd: OwnedFd,
-    /// New files in it take over attributes of it.
+    /// Whether new files in it inherit attributes.
     pub(super) hands_on: bool,
 }
 
@@ -116,7 +117,7 @@ impl OpenSubvolume {
         }
     }
 
-    /// Returns the directory of a path and the name in it.
+    /// Returns the directory of a path, and the name in it.
     pub(super) fn place<'p>(
         &mut self,
         path: TreePath<'p>,
@@ -127,7 +128,7 @@ impl OpenSubvolume {
         }
     }
 
-    /// Refuses the name of a nested subvolume, which is none of the stream's.
+    /// Refuses the name of a nested subvolume, which does not belong to the stream.
     pub(super) fn must_be_no_subvolume(&mut self, path: TreePath<'_>) -> Result<(), TargetError> {
         let (dir, name) = self.place(path)?;
         let found = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
@@ -148,7 +149,7 @@ impl OpenSubvolume {
                 true => OFlags::RDWR,
                 false => OFlags::RDONLY,
             };
-            // Opening a device would do something to it.
+            // Opening a device would have side effects.
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let found = openat(&dir, name, flags, Mode::empty()).map_err(io::Error::from)?;
             self.must_be_here(found.as_fd())?;
@@ -169,13 +170,13 @@ impl OpenSubvolume {
         Ok(file)
     }
 
-    /// Remembers a file that was made at a path, and is open.
+    /// Caches a newly created file, which is open.
     pub(super) fn know_new_file(&mut self, path: TreePath<'_>, file: File) {
         self.file = Some((path.as_bytes().to_vec(), file));
         self.set_id_mode = None;
     }
 
-    /// Puts back the set-id bits that a change of data has taken from the file that is open.
+    /// Restores the set-id bits that a write has cleared in the open file.
     pub(super) fn keep_set_ids(&self) -> Result<(), TargetError> {
         let (Some(mode), Some((_, file))) = (self.set_id_mode, &self.file) else {
             return Ok(());
@@ -189,13 +190,13 @@ impl OpenSubvolume {
 
     pub(super) fn forget(&mut self, path: TreePath<'_>) {
         self.dirs.forget(path.as_bytes());
-        // It may be below a directory that was moved.
+        // The open file may be below a moved directory.
         self.file = None;
     }
 }
 
-/// Returns the way to a name in an open directory, for calls that take a path alone. They must not follow its last
-/// name.
+/// Returns a path to a name in an open directory, for calls that accept only a path. They must not follow the
+/// last name.
 pub(super) fn proc_path(dir: &impl AsFd, name: &[u8]) -> PathBuf {
     let dir = format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd());
     Path::new(&dir).join(OsStr::from_bytes(name))
