@@ -1,6 +1,7 @@
-//! `dump-super` and `dump-tree` against btrfs-progs, on volumes that the kernel made: the same text.
+//! Compares `dump-super` and `dump-tree` with btrfs-progs, on volumes that the kernel made: the text is the
+//! same.
 //!
-//! Needs root, the kernel's btrfs and btrfs-progs; without them the tests say so and pass.
+//! Needs root, the kernel's btrfs and btrfs-progs; without them the tests print that and pass.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,7 +13,7 @@ use ubtrfs_sim::fill::{self, Scale};
 use ubtrfs_sim::kernel::{self, KernelMount, KernelVolume, MkfsSpec};
 use ubtrfs_sim::matrix;
 
-/// The layout is that of this version.
+/// The output has the layout of this version.
 const PROGS_VERSION: &str = "btrfs-progs v6.14";
 
 fn ready(test: &str) -> bool {
@@ -39,7 +40,7 @@ fn run(program: &str, args: &[&str], devices: &[PathBuf]) -> Vec<u8> {
     output.stdout
 }
 
-/// Removes the first line of a dump, in which both programs say their names.
+/// Removes the first line of a dump, which contains the name of the program.
 fn without_banner(text: &[u8]) -> &[u8] {
     let end = text.iter().position(|&byte| byte == b'\n');
     let first = &text[..end.unwrap_or(0)];
@@ -86,7 +87,7 @@ fn compare_all(what: &str, devices: &[PathBuf]) {
     }
 }
 
-/// DUMP-2: trees of many pieces come to an end, with each block once.
+/// DUMP-2: dumps in many pieces end, and contain each block once.
 #[test]
 fn dumps_of_varied_volumes_are_those_of_btrfs_progs() {
     let test = "dumps of varied volumes";
@@ -119,7 +120,7 @@ fn btrfs<const N: usize>(args: [&OsStr; N]) {
 
 /// Copies the volume as a power cut would leave it now: with the flushed blocks, its log tree and orphans.
 fn frozen(volume: &KernelVolume, mount: &KernelMount) -> Vec<PathBuf> {
-    // Looking through the mount's own device sees what the kernel has written.
+    // The mount's own device shows the kernel's writes so far.
     let image = volume.dir().join("frozen.img");
     let from = File::open(mount.loops()[0].path()).unwrap();
     let to = File::create(&image).unwrap();
@@ -259,7 +260,7 @@ fn shared_and_relocated_trees_are_dumped_as_btrfs_progs_does() {
     }
 }
 
-/// Returns where in an image the copies of a tree block are.
+/// Returns the places in an image of the copies of a tree block.
 fn places(image: &[u8], bytenr: u64, nodesize: usize) -> Vec<usize> {
     let fsid = &image[0x10020..0x10030];
     (0x100000..image.len() - nodesize)
@@ -297,7 +298,7 @@ fn damaged_blocks_are_reported_and_the_dump_goes_on() {
     let (_, fs_tree, _) = ubtrfs(&[&dump[..], &["-t", "fs"]].concat(), &image);
     let (_, uuid_tree, _) = ubtrfs(&[&dump[..], &["-t", "csum"]].concat(), &image);
     let mut bytes = fs::read(&image).unwrap();
-    // One block with an item that no check lets pass, one that was overwritten.
+    // One block has an item that every check rejects, and one is overwritten.
     let fs_leaf = first_leaf(fs_tree.as_bytes());
     for at in places(&bytes, fs_leaf, NODESIZE) {
         let block = &mut bytes[at..at + NODESIZE];

@@ -1,5 +1,5 @@
-//! Lines of fstab, done by mount(8) and umount(8) themselves, with the helpers that `make install` puts in
-//! place. Needs root: the helpers are laid over `/usr/sbin` in a mount namespace of the test's own.
+//! Lines of fstab, mounted and unmounted by mount(8) and umount(8), with the helpers that `make install`
+//! installs. Needs root: the helpers are mounted over `/usr/sbin` in the test's own mount namespace.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -12,7 +12,8 @@ const HELPERS: [&str; 3] = [
     "umount.fuseblk.ubtrfs",
 ];
 
-/// In the namespace. Arguments: the folder of helpers, the image, the directory, a file for fstab.
+/// The script runs in the namespace. Arguments: the folder of helpers, the image, the directory, a file for
+/// fstab.
 const SCRIPT: &str = r#"
 set -eu
 helpers=$1 image=$2 dir=$3 fstab=$4

@@ -1,7 +1,8 @@
-//! A mount whose server may take little memory: many files are made, listed, read and deleted by others, and the server
-//! lives. The group of the server is made here, of either version, and holds nothing else.
+//! A mount whose server may use little memory: other processes create, list, read and delete many files, and
+//! the server survives. The test creates the server's control group, in either version, and nothing else is
+//! in it.
 //!
-//! UBTRFS_SOAK: 100,000 files; else 40,000, which would fill the group if nothing followed its limit.
+//! UBTRFS_SOAK: 100,000 files; otherwise 40,000, which would fill the group if the server ignored its limit.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 const IMAGE_BYTES: u64 = 4 << 30;
 const FILES_A_DIR: usize = 500;
-/// Kept in the inode's own items, where they fill the delta.
+/// Stored inline in the inode's own items, so that the files fill the delta.
 const FILE_BYTES: usize = 1900;
 
 #[derive(Clone, Copy)]
@@ -39,14 +40,14 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// A control group that limits memory, and swap with it. Gone when dropped.
+/// A control group that limits memory and swap. It is deleted when dropped.
 struct Group {
     dir: PathBuf,
     unified: bool,
 }
 
 impl Group {
-    /// Creates a control group, or returns why it cannot be made.
+    /// Creates a control group, or returns the reason if that is impossible.
     fn new(limit_bytes: u64) -> Result<Group, String> {
         let name = format!("ubtrfs-memory-{}", std::process::id());
         let old = Path::new("/sys/fs/cgroup/memory");
@@ -63,7 +64,8 @@ impl Group {
         };
         fs::create_dir(&group.dir).map_err(|error| format!("{}: {error}", group.dir.display()))?;
         group.write(["memory.limit_in_bytes", "memory.max"], limit_bytes)?;
-        // As much of both together: none is swapped. Where swap is not counted there is no such file.
+        // The same limit for both together, so nothing is swapped. If swap is not counted there is no such
+        // file.
         let _ = group.write(
             ["memory.memsw.limit_in_bytes", "memory.swap.max"],
             match unified {
@@ -87,7 +89,7 @@ impl Group {
         self.write(["tasks", "cgroup.procs"], pid.into()).unwrap();
     }
 
-    /// Returns how many processes were killed for the group's memory.
+    /// Returns how many processes were killed because of the group's limit.
     fn kills(&self) -> u64 {
         let path = self.file(["memory.oom_control", "memory.events"]);
         let events = fs::read_to_string(path).unwrap();
@@ -97,7 +99,7 @@ impl Group {
         kills.map_or(0, |kills| kills.trim().parse().unwrap())
     }
 
-    /// Anonymous memory, which cannot be reclaimed without swap.
+    /// Returns the anonymous memory, which cannot be reclaimed without swap.
     fn anonymous_bytes(&self) -> u64 {
         let stat = fs::read_to_string(self.dir.join("memory.stat")).unwrap();
         let name = if self.unified { "anon " } else { "rss " };
@@ -121,7 +123,7 @@ fn ubtrfs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
 }
 
-/// A server in a group of its own. It is killed if the test fails.
+/// A server in its own group. It is killed if the test fails.
 struct Mount {
     server: Child,
     dir: PathBuf,
@@ -129,7 +131,7 @@ struct Mount {
 
 impl Mount {
     fn serve(image: &Path, dir: &Path, group: &Group) -> Mount {
-        // The shell is in the group before it becomes the server.
+        // The shell is in the group before it executes the server.
         let mut server = Command::new("sh")
             .args(["-c", "read go; exec \"$@\"", "sh"])
             .arg(env!("CARGO_BIN_EXE_ubtrfs"))
@@ -192,7 +194,7 @@ fn make_files(dir: &Path, files: usize) {
     }
 }
 
-/// Returns how many files there are, each of which is read.
+/// Reads all files and returns how many there are.
 fn read_files(dir: &Path) -> usize {
     let mut count = 0;
     for below in fs::read_dir(dir).unwrap() {

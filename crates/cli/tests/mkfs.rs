@@ -1,4 +1,5 @@
-//! `ubtrfs mkfs` as a process: what it makes, prints and refuses. Expected words are mkfs.btrfs 6.14's.
+//! `ubtrfs mkfs` as a process: its volumes, output and refusals. The expected texts come from mkfs.btrfs
+//! 6.14.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -16,7 +17,7 @@ struct Run {
     err: String,
 }
 
-/// A folder to make images in.
+/// A folder for images.
 struct Place {
     dir: TempDir,
 }
@@ -53,7 +54,7 @@ impl Place {
     }
 }
 
-/// The parts of a summary that a run decides.
+/// The parts of a summary that vary from run to run.
 const UUID: &str = "11111111-2222-3333-4444-555555555555";
 const DEVICE_UUID: &str = "66666666-7777-8888-9999-aaaaaaaaaaaa";
 
@@ -202,7 +203,7 @@ fn existing_file_system_is_overwritten_only_with_force() {
     assert_eq!(place.mkfs("-q -f v.img").code, Some(0));
 }
 
-/// The volume is the first part of the image: every other reader finds what marks the end.
+/// The volume is the first part of the image: every other reader finds the signature at the end.
 #[test]
 fn signature_at_the_end_is_refused_and_wiped_with_force() {
     let place = Place::new();
@@ -221,7 +222,8 @@ fn signature_at_the_end_is_refused_and_wiped_with_force() {
     assert_eq!(left, [0; 4]);
 }
 
-/// Returns the name that blkid(8) has for an image; None without blkid, or if it does not know it.
+/// Returns the name that blkid(8) prints for an image. Returns None without blkid, or if blkid does not
+/// recognize the format.
 fn by_blkid(image: &std::path::Path) -> Option<String> {
     let mut blkid = Command::new("/usr/sbin/blkid");
     let args = ["-p", "-o", "export"];
@@ -232,7 +234,7 @@ fn by_blkid(image: &std::path::Path) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// The formats that mkfs.btrfs refuses, by blkid's library, and virtual disks.
+/// Uses the formats that mkfs.btrfs refuses through blkid's library, and virtual disks.
 #[test]
 fn other_formats_are_overwritten_only_with_force() {
     const LEN: u64 = 32 << 20;
@@ -290,7 +292,7 @@ fn other_formats_are_overwritten_only_with_force() {
         }
         refuse(name);
     }
-    // As the formatters of this machine make them.
+    // Formats as created by the tools of this machine.
     for (formatter, name) in [
         (&["mkfs.minix", "-1"][..], "minix"),
         (&["mkfs.minix", "-2"], "minix"),
@@ -374,7 +376,7 @@ fn image_and_device_that_are_in_use_are_not_overwritten_even_with_force() {
     let device = attached.path().to_path_buf();
     let mount = kernel::KernelMount::new(std::slice::from_ref(&device), "").unwrap();
     refuse(&format!("-q -f {}", device.display()), "mounted");
-    // Another device of the same image is as good as mounted.
+    // Another device of the same image is treated as mounted.
     let second = LoopDevice::attach(&place.path("v.img")).unwrap();
     let shown = second.path().display();
     let other = format!("attached to {}", device.display());
@@ -513,7 +515,7 @@ fn link_named_mkfs_btrfs_is_this_command() {
     assert_eq!(place.mkfs("-q v.img").code, Some(1));
 }
 
-/// Returns the features of an image, as the superblock has them.
+/// Returns the features of an image, as they are in the superblock.
 fn features(place: &Place, image: &str) -> Vec<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ubtrfs"));
     command.args(["inspect-internal", "dump-super", image]);
@@ -541,7 +543,7 @@ fn link_named_mkfs_btrfs_has_the_default_features_of_mkfs_btrfs() {
     };
     assert_eq!(make(link.clone(), "", "plain.img"), Some(0));
     let found = features(&place, "plain.img");
-    // FREE_SPACE_TREE and FREE_SPACE_TREE_VALID alone.
+    // Only FREE_SPACE_TREE and FREE_SPACE_TREE_VALID.
     assert_eq!(found[0].split_whitespace().last(), Some("0x3"), "{found:?}");
     let ours = place.mkfs("-q -b 200M ours.img");
     assert_eq!(ours.code, Some(0));

@@ -32,7 +32,7 @@ struct Place {
 }
 
 impl Place {
-    /// Creates the folder. Returns None, loudly, where images or mounts cannot be made.
+    /// Creates the folder. Returns None, and prints that, if images or mounts cannot be created.
     fn new() -> Option<Place> {
         let dir = tempfile::tempdir().unwrap();
         let files = dir.path().join("files");
@@ -128,7 +128,7 @@ fn files_that_the_shell_has_open_are_not_kept_open_by_the_mount() {
     let output = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_ubtrfs")])
         .args([&lock, &place.image(), &place.mountpoint()])
-        // Its end is read only when no process has descriptor 7 any more.
+        // The output ends only when no process has descriptor 7 any longer.
         .output()
         .unwrap();
     assert_ok(&output);
@@ -273,7 +273,7 @@ fn termination_of_a_foreground_mount_unmounts() {
 #[test]
 fn a_mount_that_nobody_waits_for_is_undone() {
     let Some(place) = Place::new() else { return };
-    // The process that the command runs in the background, with its end of the pipe closed.
+    // Runs the process that the command normally runs in the background, with its end of the pipe closed.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = ubtrfs()
@@ -338,7 +338,7 @@ fn a_log_file_records_the_mount() {
     assert!(line.is_some_and(|line| line.starts_with("20")), "{said}");
 }
 
-/// The way of requests is chosen by what the kernel offers, and is said with the reason.
+/// The transport of requests depends on the kernel's features. The log names it, with the reason.
 #[test]
 fn the_log_says_which_way_requests_come_and_what_a_faster_one_needs() {
     let Some(place) = Place::new() else { return };
@@ -383,7 +383,7 @@ fn the_log_says_which_way_requests_come_and_what_a_faster_one_needs() {
 #[test]
 fn an_image_that_cannot_be_written_is_mounted_for_reading_unless_rw_is_asked_for() {
     let Some(place) = Place::new() else { return };
-    // A seed, of which the kernel says the same as of a device that is write-protected.
+    // A seed. The kernel reports the same for it as for a write-protected device.
     let tune = Command::new("btrfstune")
         .args(["-S", "1"])
         .arg(place.image())
@@ -445,7 +445,7 @@ fn figures_of_a_mount_are_shown_in_three_forms() {
     assert_eq!(listing.status.code(), Some(1));
 }
 
-/// Returns how many commits and logs a mount has made.
+/// Returns how many commits and logs a mount has written.
 fn commits_and_logs(place: &Place) -> u64 {
     let shown = ubtrfs()
         .args(["--format", "json", "filesystem", "stats"])
@@ -459,7 +459,7 @@ fn commits_and_logs(place: &Place) -> u64 {
     count("commits") + count("logs")
 }
 
-/// The kernel sends it in parts, and then syncs the file.
+/// The kernel sends the write in parts, and then syncs the file.
 #[test]
 fn a_large_write_with_o_sync_is_made_durable_once() {
     let Some(place) = Place::new() else { return };
@@ -536,7 +536,7 @@ fn unknown_flags_of_the_superblock_are_ignored_when_asked_for() {
     }
 }
 
-/// Changes each place in the image where `bytes` stand at `offset` within a sector.
+/// Changes each place in the image where `bytes` are found at `offset` within a sector.
 fn damage(image: &Path, bytes: &[u8], offset: usize) {
     let mut all = fs::read(image).unwrap();
     let mut found = 0;
@@ -591,13 +591,14 @@ fn a_mount_whose_root_directory_cannot_be_read_is_refused() {
     }
 }
 
-/// Creates `one` and `two` in the volume, and damages its root tree. The last transaction made `two`.
+/// Creates `one` and `two` in the volume, and damages its root tree. The last transaction created `two`.
 fn without_its_last_transaction(place: &Place) {
     for name in ["one", "two"] {
         let inside = format!("{}:/{name}", place.image().display());
         assert_ok(&ubtrfs().arg("mkdir").arg(&inside).output().unwrap());
     }
-    // A tree block says its address 48 bytes from its start; the superblock says the root's at 80.
+    // A tree block contains its own address 48 bytes from its start. The superblock contains the root's at
+    // 80.
     let image = fs::read(place.image()).unwrap();
     let root = image[(64 << 10) + 80..][..8].to_vec();
     drop(image);

@@ -1,4 +1,4 @@
-//! `ubtrfs send` from images, from our mounts and from the kernel's, beside `btrfs send`.
+//! `ubtrfs send` from images, from our mounts and from the kernel's, compared with `btrfs send`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -116,7 +116,7 @@ fn a_series_goes_from_image_to_image() {
 
     let both = succeed(&[os("send"), os("-e"), &first, &second]).stdout;
     let apart = succeed(&[os("send"), &first, &second]).stdout;
-    // A header and an end less.
+    // One header and one end command less.
     assert_eq!(apart.len() - both.len(), 17 + 10);
 }
 
@@ -193,10 +193,10 @@ fn a_reader_that_goes_away_is_reported() {
     );
 }
 
-/// A user that has no other process.
+/// A user without other processes.
 const LONELY_USER: u32 = 65_531;
 
-/// Send has threads for parts of its work, and does without.
+/// Send uses threads for parts of its work, and also works without them.
 #[test]
 fn a_user_without_threads_sends_the_same() {
     if !ubtrfs_sim::is_root_or_skip() {
@@ -217,7 +217,7 @@ fn a_user_without_threads_sends_the_same() {
     }
     let source = image(&scratch, "source");
     let data = scratch.path().join("data");
-    // A file that is read on a thread of its own otherwise.
+    // A file that is normally read by a separate thread.
     fs::write(&data, b"large".repeat(2 << 20)).unwrap();
     succeed(&[os("cp"), data.as_os_str(), &at(&source, "/live/large")]);
     let snapshot = [os("subvolume"), os("snapshot"), os("-r")];
@@ -281,7 +281,7 @@ fn a_mount_of_ours_sends_what_its_image_sends() {
     let args = [os("send"), os("-p"), first.as_os_str(), second.as_os_str()];
     let by_pipe = ubtrfs(&args);
     let stream = scratch.path().join("stream");
-    // Its contents go.
+    // The existing contents are overwritten.
     fs::write(&stream, vec![b'x'; wanted.len() + 100]).unwrap();
     let by_file = ubtrfs(&[&args[..], &[os("-f"), stream.as_os_str()]].concat());
     let len_bytes = fs::metadata(&source).unwrap().len();

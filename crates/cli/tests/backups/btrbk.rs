@@ -1,6 +1,7 @@
-//! btrbk with ours as the `btrfs` that it calls, beside btrbk with btrfs-progs.
+//! Runs btrbk with our program as the `btrfs` that it calls, and compares it with btrbk with btrfs-progs.
 //!
-//! It takes snapshots, makes incremental backups on a second volume, is killed in one, goes on after that, and prunes.
+//! It takes snapshots, makes incremental backups on a second volume, is killed during one, resumes, and
+//! prunes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -29,7 +30,7 @@ volume SOURCE
   subvolume home
     target TARGET
 ";
-/// The first backup, whole, and one of a difference.
+/// The first backup, which is full, and one incremental backup.
 const TWO_BACKUPS: &str = "
 btrfs subvolume create a/home >/dev/null; mkdir a/snapshots b/backups
 echo one > a/home/f; mkdir a/home/d; btrbk -q -c conf run
@@ -40,7 +41,7 @@ const AFTER_THE_KILL: &str = "
 btrbk -q -c conf --preserve resume; btrbk -q -c conf clean; btrbk -q -c conf --preserve resume
 btrbk -c conf list all; btrbk -q -c conf prune; btrbk -c conf list all
 ";
-/// A script that shows facts of subvolumes by the reference.
+/// A script that shows properties of subvolumes, read by the reference program.
 const FACTS: &str = "
 for dir in a/snapshots/* b/backups/*; do
     /usr/bin/btrfs subvolume show $dir | sed -n \
@@ -49,7 +50,7 @@ for dir in a/snapshots/* b/backups/*; do
 done
 ";
 
-/// Two mounted volumes, in a folder whose name does not tell by which program backups are made.
+/// Two mounted volumes, in a folder whose name does not reveal which program makes the backups.
 struct Rig {
     scratch: Scratch,
     volumes: [KernelVolume; 2],
@@ -91,7 +92,7 @@ impl Rig {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Begins a backup, and kills it while it is received.
+    /// Begins a backup, and kills it during the receive.
     fn kill_a_backup(&self) {
         let backups = self.mounts[1].path().join("backups");
         let count = || fs::read_dir(&backups).unwrap().count();
@@ -115,10 +116,10 @@ impl Rig {
         assert!(shown.contains("ro=false"), "it was done before the kill");
     }
 
-    /// Returns the account of a run, without times and names that follow from them.
+    /// Returns the log of a run, without times and the names derived from them.
     fn account(&self, listed: &str) -> String {
         let log = fs::read_to_string(self.dir().join("log")).unwrap();
-        // The time comes first.
+        // The time is the first word.
         let log = log.lines().filter_map(|line| line.split_once(' '));
         let log: Vec<&str> = log.map(|(_, action)| action).collect();
         let mut text = [listed, &log.join("\n"), "\n", &self.run(FACTS)].concat();
@@ -162,7 +163,7 @@ fn without_times(text: &str) -> String {
     out
 }
 
-/// Runs all with a program as `btrfs`, and returns its reports.
+/// Runs the whole sequence with a program as `btrfs`, and returns its reports.
 fn run(program: &str) -> String {
     let rig = Rig::new();
     fs::create_dir(rig.dir().join("bin")).unwrap();

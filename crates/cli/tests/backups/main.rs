@@ -1,7 +1,7 @@
-//! Programs that make backups and keep snapshots, on mounts of the kernel's btrfs: with ours as their `btrfs` they do what
-//! they do with btrfs-progs.
+//! Programs that make backups and keep snapshots, on mounts of the kernel's btrfs: with our program as their
+//! `btrfs` they behave as with btrfs-progs.
 //!
-//! Needs root, the kernel's btrfs, btrfs-progs, and the programs; without them the tests say so and pass.
+//! Needs root, the kernel's btrfs, btrfs-progs, and the programs; without them the tests print that and pass.
 
 mod btrbk;
 mod snapper;
@@ -13,7 +13,7 @@ use ubtrfs_sim::kernel;
 
 pub(crate) const OURS: &str = env!("CARGO_BIN_EXE_ubtrfs");
 
-/// Returns whether there is all that a test needs.
+/// Returns whether everything that a test needs is present.
 pub(crate) fn ready(test: &str, programs: &[&str]) -> bool {
     if !kernel::or_skip(test) {
         return false;
@@ -29,7 +29,7 @@ pub(crate) fn ready(test: &str, programs: &[&str]) -> bool {
     true
 }
 
-/// Runs a script of bash. A folder `bin` in `dir` comes first among those of programs.
+/// Runs a script of bash. A folder `bin` in `dir` is the first in its PATH.
 pub(crate) fn script(dir: &Path, script: &str) -> Output {
     let mut command = Command::new("bash");
     let path = std::env::var("PATH").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! snapper, without its daemon, on a mount of the kernel's: it compares snapshots by a stream without data of the
-//! kernel's. It tells what our comparison tells.
+//! snapper, without its daemon, on a mount of the kernel's btrfs: it compares snapshots using the kernel's
+//! stream without data. It reports the same changes as our comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec};
 
 use crate::{OURS, ready, script};
 
-/// Its configuration is that of the system, of which there are copies here.
+/// snapper uses the system's configuration; the script works on copies of it.
 const SNAPSHOTS: &str = r#"
 for of in /etc/snapper /etc/default/snapper; do cp -a $of copy; mount --bind copy $of; mv copy used-$RANDOM; done
 snapper="snapper --no-dbus -c ubtrfs-test"
@@ -25,13 +25,14 @@ $snapper create -d two
 $snapper status 1..2
 "#;
 
-/// Changes that snapper tells, by kind and path. A name of an inode that goes away is of the kernel's stream, and no file.
+/// Changes that snapper reports, by kind and path. A temporary name in the kernel's stream, of an inode that
+/// is deleted, is no file.
 fn reported_by_snapper(text: &str, top: &Path) -> BTreeSet<(char, String)> {
     let top = format!("{}/", top.display());
     let line = |line: &str| {
         let (flags, path) = line.split_once(' ').unwrap();
         let path = path.strip_prefix(&top).unwrap().to_owned();
-        // Of what changed otherwise than in its type and content, the flags behind tell.
+        // For changes other than of type and content, the flags that follow describe the change.
         let how = match flags.chars().next().unwrap() {
             how @ ('+' | '-' | 't') => how,
             _ => 'c',
@@ -43,7 +44,7 @@ fn reported_by_snapper(text: &str, top: &Path) -> BTreeSet<(char, String)> {
     lines.filter(|(_, path)| !is_temporary(path)).collect()
 }
 
-/// Changes that `subvolume diff` tells, in words of snapper, which knows no renames and no times.
+/// Changes that `subvolume diff` reports, in snapper's terms. snapper reports no renames and no times.
 fn reported_by_us(text: &str) -> BTreeSet<(char, String)> {
     let mut reported = BTreeSet::new();
     let (mut gone, mut new) = (BTreeMap::new(), BTreeMap::new());

@@ -1,4 +1,4 @@
-//! Access times move on a mount as they do on the kernel's mount with the same options.
+//! Access times change on a mount as they do on the kernel's mount with the same options.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,11 +14,11 @@ use crate::mounted::{Mounted, unmount_by};
 use crate::process::empty_volume;
 use crate::stored::remount;
 
-/// Long before any change, and later than any.
+/// One time long before any change, and one later than any.
 const TIMES: [(&str, i64); 2] = [("old", 1_000_000_000), ("ahead", 4_000_000_000)];
 const KINDS: [&str; 4] = ["file", "unnoticed", "directory", "symlink"];
 
-/// Creates one file of each kind, read at each of the times.
+/// Creates a file of each kind with each of the access times.
 fn make(dir: &Path) {
     for (time, seconds) in TIMES {
         let at = |kind: &str| dir.join(format!("{time}-{kind}"));
@@ -47,7 +47,7 @@ fn set_atime(path: &Path, seconds: i64) {
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// Reads each once.
+/// Reads each file once.
 fn read(dir: &Path) {
     for (time, _) in TIMES {
         let at = |kind: &str| dir.join(format!("{time}-{kind}"));
@@ -63,7 +63,7 @@ fn read(dir: &Path) {
     }
 }
 
-/// Tells of which files the access time is another than was set.
+/// Returns for each file whether its access time differs from the one that was set.
 fn moved(dir: &Path) -> BTreeMap<String, bool> {
     let each = TIMES.iter().flat_map(|(time, seconds)| {
         KINDS.iter().map(move |kind| {
@@ -85,7 +85,7 @@ const OPTIONS: [&str; 7] = [
     "lazytime",
 ];
 
-/// Mounts by us, with options that are said at once or as a remount.
+/// Mounts with our program. The options are given at once or by a remount.
 fn by_us(options: &str, is_remount: bool) -> Option<[BTreeMap<String, bool>; 2]> {
     let mounted = Mounted::new("rw", |_| {})?;
     make(&mounted.dir);
@@ -106,7 +106,7 @@ fn by_us(options: &str, is_remount: bool) -> Option<[BTreeMap<String, bool>; 2]>
     Some([shown, kept])
 }
 
-/// A mount by the kernel, with nothing said of access times but what is asked for.
+/// A mount by the kernel. The requested options are the only ones about access times.
 struct Theirs(PathBuf);
 
 impl Theirs {

@@ -1,4 +1,4 @@
-//! The command through links of the names that btrfs-progs has, beside btrfs-progs.
+//! The command, run through links with the names of programs of btrfs-progs, compared with btrfs-progs.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use crate::process::empty_volume;
 
-/// A folder with a link of a name to the command.
+/// A folder with a link to the command.
 struct Link {
     dir: tempfile::TempDir,
     name: &'static str,
@@ -33,7 +33,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// With the exit codes of btrfs-progs 6.14, and whether there is something on standard output.
+/// Lines with the exit codes of btrfs-progs 6.14, and whether there is output on standard output.
 const LINES: &[(&str, i32, bool)] = &[
     ("help", 0, true),
     ("help --", 0, true),
@@ -83,17 +83,17 @@ const LINES: &[(&str, i32, bool)] = &[
     ("mount", 1, true),
 ];
 
-/// Meaning of a shortened name.
+/// The meaning of a shortened name.
 #[derive(Debug, PartialEq, Eq)]
 enum Meaning {
     Unknown,
-    /// One of several, in the order of their names.
+    /// One of several, sorted by name.
     Ambiguous(Vec<String>),
     One(String),
 }
 
 impl Meaning {
-    /// Reads the answer to a request for help on a name in a group.
+    /// Parses the answer to a request for help on a name in a group.
     fn of(group: &str, answer: &Output) -> Meaning {
         let (shown, said) = (text(&answer.stdout), text(&answer.stderr));
         if said.contains(": ambiguous token ") {
@@ -152,7 +152,7 @@ fn shortened_names_mean_in_each_group_what_they_do_in_btrfs_progs() {
                 }
             }
         }
-        // Names that only we have.
+        // Names that only our program has.
         let all = Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
             .args([group, "--help"])
             .output();
@@ -166,7 +166,8 @@ fn shortened_names_mean_in_each_group_what_they_do_in_btrfs_progs() {
     }
 }
 
-/// Text that we do not put there, as the list of all commands follows it.
+/// Lines for which btrfs-progs prints the list of all commands on standard output, and we print nothing
+/// there.
 const SAYS_MORE: &[&str] = &["nothing", "ls /", "mount"];
 
 #[test]

@@ -1,4 +1,5 @@
-//! Block devices: the kernel's register of them, what it counts of them, and images that loop devices show.
+//! Block devices: their registration with the kernel, the kernel's error counts, and images behind loop
+//! devices.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ fn devices_are_registered_with_the_kernel_and_forgotten() {
         String::from_utf8(output.stderr).unwrap()
     };
     succeeds("scan --forget", &both);
-    // Forgotten already, as with btrfs-progs.
+    // It is already forgotten, which is also no error with btrfs-progs.
     succeeds("scan -u", &both);
     assert!(fails("ready", first).contains("not all devices"));
     let dir = volume.dir().join("by one name");
@@ -129,7 +130,7 @@ fn mount_whose_device_node_is_gone_is_shown_as_by_btrfs() {
     );
 }
 
-/// Copies a file to an image, where something was unmounted or covered before.
+/// Copies a file to an image, after a setup that unmounts or covers something.
 fn copy_without(setup: &str, file: &Path, to: &OsStr) -> Output {
     let script = format!("{setup} && exec \"$@\"");
     Command::new("unshare")

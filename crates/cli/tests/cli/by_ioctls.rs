@@ -1,4 +1,5 @@
-//! Commands by ioctls: on mounts of the kernel's btrfs, and on ours by users whom the server does not serve.
+//! Commands by ioctls: on mounts of the kernel's btrfs, and on our mounts by users whom the server does not
+//! serve.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +20,7 @@ use crate::subvolumes::{self, COMMANDS, assert_as_progs, listed, words};
 
 const ALLOWED: &str = "user_subvol_rm_allowed";
 
-/// Commands that only read; '@' begins a path in the volume.
+/// Commands that only read. A word that begins with '@' is a path in the volume.
 const READING: &[&str] = &[
     "subvolume list @",
     "subvolume list -a @",
@@ -54,7 +55,7 @@ const READING: &[&str] = &[
     "inspect-internal rootid @shut",
 ];
 
-/// Commands about devices, which tell users less than root.
+/// Commands about devices, which show users less than root.
 const READING_DEVICES: &[&str] = &[
     "filesystem usage -T @",
     "filesystem show @",
@@ -82,7 +83,7 @@ const READING_DEVICES: &[&str] = &[
     "filesystem du @none",
 ];
 
-/// Commands whose output btrfs-progs does not have, or not for users.
+/// Commands that btrfs-progs does not have, or does not allow users to run.
 const READING_MORE: &[&str] = &[
     "subvolume list --format json -u @",
     "subvolume show @",
@@ -151,7 +152,7 @@ fn commands_change_the_kernels_mount_as_btrfs_progs_does() {
     assert_same_but_times("by ioctls", &theirs, &ours);
 }
 
-/// Commands about quota groups; '@' begins a path in the volume.
+/// Commands about quota groups. A word that begins with '@' is a path in the volume.
 const ON_QUOTA_GROUPS: &[&str] = &[
     "subvolume create -i 1/0 @one",
     "subvolume create -i 1/0 -i 1/1 @two @three",
@@ -166,7 +167,7 @@ const ON_QUOTA_GROUPS: &[&str] = &[
     "subvolume snapshot -i nothing @one @none",
 ];
 
-/// Runs the commands on the kernel's mount, and returns how they ended and the quota groups after them.
+/// Runs the commands on the kernel's mount. Returns their results, and the resulting quota groups.
 fn with_quota_groups(program: &Path, image: &Path) -> (Vec<(bool, String)>, String) {
     let volume = KernelVolume::of_files(vec![image.to_owned()], Scratch::new().unwrap());
     let mount = volume.mount("").unwrap();
@@ -284,7 +285,7 @@ fn a_user_is_shown_of_each_mount_what_he_may_see() {
             let ours = run(program.path(), USER, command, kernels.path());
             if READING.contains(command) {
                 let theirs = run(progs, USER, command, kernels.path());
-                // A user who may not open a device is told a wrong length of it by btrfs-progs.
+                // For a user who may not open a device, btrfs-progs shows a wrong length of it.
                 let plain = |output: &Output| {
                     without("Device slack", &String::from_utf8_lossy(&output.stdout))
                 };
@@ -325,7 +326,7 @@ fn a_user_is_shown_of_each_mount_what_he_may_see() {
     for (command, expected) in by_kernel {
         let output = run(program.path(), USER, command, &mounted.dir);
         let (code, found, said_more) = text(&output, &mounted.dir);
-        // On a mount for reading only the kernel counts no free space in block groups.
+        // On a read-only mount the kernel does not count free space in block groups.
         let [found, seen] = [&found, &expected.1].map(|text| without("(statfs, df)", text));
         let expected = (expected.0, seen, expected.2);
         assert_eq!(
@@ -339,14 +340,14 @@ fn a_user_is_shown_of_each_mount_what_he_may_see() {
     judge(&image);
 }
 
-/// Returns the output of a program, without places and times. Generations are numbers.
+/// Returns the output of a program, without places and times. Generations are replaced by numbers.
 fn lines_of(program: &Path, command: &str, dir: &Path) -> (Option<i32>, String) {
     let output = run(program, 0, command, dir);
     let (code, text, _) = text(&output, dir);
     (code, text)
 }
 
-/// Mounts another volume and a second place of a subvolume below `dir/d`: neither adds anything.
+/// Mounts another volume, and a subvolume a second time, below `dir/d`: neither adds anything.
 fn measured_without_other_volumes(program: &Path, dir: &Path) {
     let alone = lines_of(program, "filesystem du -s --raw @d", dir);
     assert_eq!(alone.0, Some(0), "{alone:?}");
@@ -403,7 +404,8 @@ fn contents_are_found_on_the_kernels_mount_as_by_btrfs_progs() {
         "inspect-internal list-chunks @",
         "inspect-internal list-chunks --raw --sort lstart @home",
     ] {
-        // btrfs-progs knows no block group tree: of such a volume it says that nothing is used.
+        // btrfs-progs does not support the block group tree: for such a volume it reports that nothing is
+        // used.
         let without_use = |program: &Path| -> Vec<String> {
             let listed = lines_of(program, command, dir).1;
             let lines = listed.lines().map(|line| line.rsplit_once(' ').unwrap().0);
@@ -436,7 +438,7 @@ fn contents_are_found_on_the_kernels_mount_as_by_btrfs_progs() {
         assert_eq!(expected.1.len(), 2, "{expected:?}");
         assert_eq!(sorted(lines_of(ours, &users, dir)), expected);
     }
-    // btrfs-progs does not look into subvolumes that are not mounted by themselves.
+    // btrfs-progs does not look into subvolumes that are not mounted separately.
     let users = format!("inspect-internal logical-resolve {start} @");
     let found = lines_of(ours, &users, dir).1;
     assert_eq!(found, "@/d/hard\n@/d/e/file\n@/home/mine/clone\n");
@@ -461,7 +463,7 @@ fn deleted_subvolumes_are_waited_for_on_the_kernels_mount() {
     assert_eq!(run("subvolume sync @"), (Some(0), String::new()));
     let id = run("inspect-internal rootid @home/snap").1;
     let id = id.trim();
-    // One that is not deleted yet is waited for.
+    // The command waits for a subvolume that is not deleted yet.
     let waiting = Waiting::start(mount.path(), id);
     assert_eq!(run("-q subvolume delete @home/snap").0, Some(0));
     waiting.end(id);

@@ -1,5 +1,5 @@
-//! Commands on users' own mounts may do what the kernel's btrfs lets these users do. The server of another user's mount
-//! does nothing for them.
+//! Commands on users' own mounts have the permissions that the kernel's btrfs gives these users. The server
+//! does nothing for users other than the mount's owner.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
@@ -18,12 +18,12 @@ use crate::mounted::Mounted;
 use crate::process::{empty_volume, failure_of, judged, location, succeed};
 use crate::subvolumes::words;
 
-/// The user `nobody`: fusermount3 wants a user with a name.
+/// The user `nobody`: fusermount3 requires a user with a name.
 pub(crate) const USER: u32 = 65_534;
 pub(crate) const STRANGER: u32 = 1002;
 
-/// Commands of btrfs-progs and ours; '@' begins a path in the volume. Those that only read are not among them: a user
-/// a user who may read the image may have us say what is in it.
+/// Commands of btrfs-progs and ours. A word that begins with '@' is a path in the volume. Commands that only
+/// read are not included: a user who may read the image may list its contents with our program.
 const COMMANDS: &[&str] = &[
     "subvolume create @home/new",
     "subvolume create @roots/new",
@@ -57,15 +57,15 @@ const COMMANDS: &[&str] = &[
     "subvolume delete @home/none",
 ];
 
-/// The command where every user may run it; the build's own folder may be private.
+/// The program where every user may run it; the build's own folder may be private.
 pub(crate) struct Program {
     path: PathBuf,
     scratch: Scratch,
 }
 
 impl Program {
-    /// Copies the program for other users. Returns None, loudly, where the test cannot become another user or users
-    /// cannot mount.
+    /// Copies the program for other users. Returns None, and prints that, if the test cannot become another
+    /// user or users cannot mount.
     pub(crate) fn new() -> Option<Program> {
         let is_setuid = fs::metadata("/usr/bin/fusermount3")
             .is_ok_and(|helper| helper.permissions().mode() & 0o4000 != 0);
@@ -97,7 +97,7 @@ impl Program {
         &self.path
     }
 
-    /// Returns the folder for files that users are to reach.
+    /// Returns the folder for files that users need to access.
     pub(crate) fn folder(&self) -> &Path {
         self.scratch.path()
     }
@@ -139,7 +139,7 @@ fn the_server_of_a_mount_runs_no_command_of_a_stranger() {
         let said = said(&refused);
         assert!(said.contains(reason), "{said}");
     }
-    // A caller that may look at it may have it synced.
+    // A user who may read the mount may sync it.
     let sync = ["filesystem", "sync"].map(OsString::from);
     let synced = program.run(
         STRANGER,
@@ -148,7 +148,8 @@ fn the_server_of_a_mount_runs_no_command_of_a_stranger() {
     assert!(synced.status.success(), "{}", said(&synced));
 }
 
-/// Commands that the kernel's btrfs runs for administrators alone; our `remount` is its `mount`. '@' is the volume.
+/// Commands that the kernel's btrfs permits only administrators; our `remount` corresponds to its `mount`.
+/// '@' is the volume.
 const OF_ADMINISTRATORS: &[&str] = &[
     "device stats @",
     "filesystem label @ other",
@@ -215,7 +216,8 @@ fn root_without_capabilities_is_no_administrator() {
     }
 }
 
-/// Fills the image with directories and subvolumes of the user, of root, and open to all.
+/// Fills the image with directories and subvolumes that belong to the user or to root, or are open to
+/// everyone.
 pub(crate) fn furnish(image: &Path) {
     let at = |path: &str| location(image, path);
     let run = |words: &[&str], path: &str| {
@@ -266,7 +268,7 @@ pub(crate) fn furnish(image: &Path) {
     );
 }
 
-/// Returns whether each command of the user worked on the kernel's mount, and what it said if not.
+/// Returns whether each command of the user succeeded on the kernel's mount, and its output if not.
 pub(crate) fn on_kernels_mount(program: &Path, image: &Path, options: &str) -> Vec<(bool, String)> {
     let volume = KernelVolume::of_files(vec![image.to_owned()], Scratch::new().unwrap());
     let mount = volume.mount(options).unwrap();
@@ -302,16 +304,16 @@ pub(crate) fn assert_as_kernel(
     }
 }
 
-/// Compares two images after equal commands, without times.
+/// Compares two images after the same commands, ignoring times.
 pub(crate) fn assert_same_but_times(what: &str, theirs: &Path, ours: &Path) {
     let times = [Field::Atime, Field::Mtime, Field::Ctime, Field::Btime];
     assert_same(what, &judged(theirs), &judged(ours), &times);
 }
 
-/// Returns whether a process of the user has the standard output of a command that root runs.
+/// Returns whether a process of the user gets the standard output of a command that root runs.
 fn is_given_what_root_has_open(program: &Program, dir: &Path) -> bool {
     let (mut reader, writer) = pipe().unwrap();
-    // A sync of all of it waits for this process.
+    // The output does not fit into the pipe, so the command waits for this process.
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
     let fd = format!("/proc/self/fd/{}", reader.as_raw_fd());
     let ours = fs::read_link(fd).unwrap();
@@ -434,7 +436,7 @@ fn a_user_may_on_his_mount_what_the_kernel_lets_him() {
             "{}",
             said(&refused)
         );
-        // A mount of a user's is not for others.
+        // A user's mount is not accessible to others.
         let stranger = ["subvolume".into(), "list".into(), dir.clone().into()];
         assert!(!program.run(STRANGER, stranger).status.success());
         let unmounted = program.run(USER, ["umount".into(), dir.clone().into()]);
@@ -481,7 +483,7 @@ fn owner_without_root_trims_an_own_mount() {
     };
     let trim = words(&["filesystem", "trim"], &[&dir]);
     fill();
-    // The kernel forgets the file in its own time.
+    // The kernel forgets the file asynchronously.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while allocated() > 32 << 20 {
         assert!(std::time::Instant::now() < until, "{} bytes", allocated());
@@ -495,7 +497,7 @@ fn owner_without_root_trims_an_own_mount() {
     }
     assert!(!program.run(STRANGER, trim).status.success());
     done(program.run(USER, words(&["umount"], &[&dir])));
-    // On a busy machine the server was seen to hold the image a little longer than the mount lasts.
+    // On a busy machine the server has been observed to keep the image a little longer than the mount.
     done(program.run(USER, words(&["check", "-q", "--wait=60"], &[&image])));
 }
 
@@ -549,7 +551,7 @@ fn owner_without_root_receives_differences_of_the_files_of_others() {
     };
     run(&["mkfs", "-q"], &[&image]);
     run(&["mount"], &[&image, &dir]);
-    // The image is the user's, and so are its snapshots to go on from, though root owns what is in them.
+    // The image belongs to the user, and so do the parent snapshots in it, though root owns their files.
     for stream in &streams {
         run(&["receive", "-f"], &[stream, &dir]);
     }

@@ -1,4 +1,4 @@
-//! `ubtrfs check` on volumes that the kernel made, sound and damaged.
+//! `ubtrfs check` on intact and damaged volumes that the kernel made.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use crate::process::{fail, ubtrfs};
 
 const SECOND_COPY: u64 = 64 << 20;
 
-/// Runs a check, and returns standard output and error, and the exit code.
+/// Runs a check, and returns standard output, standard error and the exit code.
 fn check(args: &[&str], paths: &[impl AsRef<Path>]) -> (String, String, i32) {
     let output = ubtrfs()
         .arg("check")

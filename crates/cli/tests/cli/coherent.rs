@@ -1,6 +1,7 @@
-//! Programs see in a mount the changes that commands have made, from the moment that these return.
+//! Programs see in a mount the changes that commands have made, as soon as the commands return.
 //!
-//! Readers look all the time, through everything that the kernel may have kept: names, listings, contents, attributes.
+//! Readers run all the time and read everything that the kernel may have cached: names, listings, contents,
+//! attributes.
 //! With `UBTRFS_SOAK` set there are more rounds and more ways of mounting.
 
 use std::ffi::OsString;
@@ -29,18 +30,18 @@ const WAYS: [&str; 6] = [
     "rw,transport=uring,opens",
 ];
 const USUAL: usize = 3;
-/// Names that commands make and delete.
+/// Names that commands create and delete.
 const NAMES: [&str; 4] = ["current", "kept", "made", "parent"];
 const LEN: usize = 10_000;
 
-/// The state after a step: by name, the content of its file, and whether the directory lists it.
+/// The state after a step: for each name, the content of its file, and whether the directory lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct View {
     contents: [Option<u8>; NAMES.len()],
     exists: [bool; NAMES.len()],
 }
 
-/// Steps that were begun and done, and what is to be seen after each.
+/// Steps that have begun and ended, and the expected view after each.
 #[derive(Default)]
 struct Steps {
     begun: AtomicUsize,
@@ -56,7 +57,7 @@ impl Steps {
         self.views.lock().unwrap_or_else(PoisonError::into_inner)[step].clone()
     }
 
-    /// Does something after which `change` is to be seen.
+    /// Does some work, after which readers must see `change`.
     fn step(&self, change: impl FnOnce(&mut View), work: impl FnOnce()) {
         let step = self.done.load(Ordering::SeqCst);
         let mut view = self.view(step);
@@ -67,7 +68,7 @@ impl Steps {
         self.done.store(step + 1, Ordering::SeqCst);
     }
 
-    /// Looks again and again; what was seen while nothing was under way must be what is there.
+    /// Reads repeatedly. A view read while no step was running must equal the expected one.
     fn watch(&self, by: &str, mut look: impl FnMut() -> io::Result<View>) {
         while !self.is_over.load(Ordering::SeqCst) {
             let done = self.done.load(Ordering::SeqCst);
@@ -80,13 +81,13 @@ impl Steps {
     }
 }
 
-/// Returns the version of contents; None for bytes of several versions, or too few.
+/// Returns the version of some contents. Returns None for bytes of several versions, or too few bytes.
 fn version_of(bytes: &[u8]) -> Option<u8> {
     let first = bytes.first().copied();
     first.filter(|&first| bytes.len() == LEN && bytes.iter().all(|&byte| byte == first))
 }
 
-/// Looks by paths below one of the directories where the mount is seen.
+/// Reads by paths below one of the directories where the mount is visible.
 fn look_by_path(dir: &Path) -> io::Result<View> {
     let mut view = View::default();
     for (number, name) in NAMES.iter().enumerate() {
@@ -99,7 +100,7 @@ fn look_by_path(dir: &Path) -> io::Result<View> {
     Ok(view)
 }
 
-/// Looks by listing a directory that stays open.
+/// Reads by listing a directory that stays open.
 fn look_by_listing(dir: &File, contents: [Option<u8>; NAMES.len()]) -> io::Result<View> {
     let mut exists = [false; NAMES.len()];
     for entry in Dir::read_from(dir)? {
@@ -114,7 +115,7 @@ fn look_by_listing(dir: &File, contents: [Option<u8>; NAMES.len()]) -> io::Resul
     Ok(View { contents, exists })
 }
 
-/// Asserts that the attributes that the kernel shows of its own are those that it is answered.
+/// Asserts that the attributes in the kernel's cache equal those that the server returns.
 fn assert_attributes(path: &Path) {
     let ask = |flags| {
         let shown = statx(
@@ -137,7 +138,7 @@ fn assert_attributes(path: &Path) {
     assert_eq!(shown, asked, "{}", path.display());
 }
 
-/// A directory once more.
+/// A bind mount of a directory.
 struct Bind(PathBuf);
 
 impl Bind {
@@ -155,7 +156,7 @@ impl Drop for Bind {
     }
 }
 
-/// Returns a directory as it is in another namespace.
+/// Returns the path of a directory in another namespace.
 fn path_in(namespace: &Elsewhere, dir: &Path) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{}/root", namespace.pid()));
     root.join(dir.strip_prefix("/").unwrap())
@@ -167,7 +168,7 @@ fn run(words: &[&str], paths: &[PathBuf], rest: &[&str]) {
     succeed(words.chain(paths).chain(rest.iter().map(OsString::from)));
 }
 
-/// Runs one round of all that commands do to names, contents and attributes.
+/// Runs one round with everything that commands do to names, contents and attributes.
 fn round(steps: &Steps, dir: &Path, version: u8) {
     let at = |name: &str| dir.join(name);
     let quiet = |verb| ["subvolume", verb, "-q"];
@@ -199,7 +200,7 @@ fn round(steps: &Steps, dir: &Path, version: u8) {
     steps.step(is_there(current, Some(version + 1)), || {
         write("current", version + 1);
     });
-    // Back to what was kept.
+    // Restore the kept snapshot.
     steps.step(is_gone(current), || {
         run(&quiet("delete"), &[at("current")], &[])
     });
@@ -243,7 +244,7 @@ fn round(steps: &Steps, dir: &Path, version: u8) {
         assert_attributes(&at(name));
     }
     steps.step(is_there(made, Some(version)), || write("made", version));
-    // By the kernel: the two change places.
+    // The kernel exchanges the two.
     steps.step(
         |view| view.contents.swap(current, made),
         || {
@@ -260,10 +261,10 @@ fn round(steps: &Steps, dir: &Path, version: u8) {
     assert_attributes(dir);
 }
 
-/// Versions of contents are three times the round, and bytes.
+/// Versions of contents are three times the round, and must fit into a byte.
 const MOST_ROUNDS: u8 = 80;
 
-/// Plays so many rounds, and more until a reader has compared something.
+/// Runs this many rounds, and then more until a reader has compared something.
 fn play(mounted: &Mounted, rounds: u8) {
     let dir = &mounted.dir;
     run(&["subvolume", "create", "-q"], &[dir.join("current")], &[]);
@@ -292,11 +293,11 @@ fn play(mounted: &Mounted, rounds: u8) {
                 look_by_listing(&open, contents)
             });
         }));
-        // The readers end, though it may fail.
+        // The readers must end even if the rounds fail.
         let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for number in 1..=MOST_ROUNDS {
                 let is_enough = steps.compared.load(Ordering::Relaxed) > 0;
-                // A busy machine may let the readers run late. One that has ended has failed.
+                // On a busy machine the readers may run late. A reader that has ended has failed.
                 if number > rounds
                     && (is_enough || readers.iter().any(ScopedJoinHandle::is_finished))
                 {

@@ -1,4 +1,4 @@
-//! `cp -a` and `export --tar` give what the kernel's mount shows.
+//! The files that `cp -a` and `export --tar` produce are the same as on the kernel's mount.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -16,8 +16,8 @@ use crate::process::{fail, location, other_devices, succeed, ubtrfs};
 /// Fields in which a copy differs from its original.
 const NOT_COPIED: [Field; 4] = [Field::Ino, Field::Ctime, Field::Btime, Field::DirSize];
 
-/// A volume of the kernel's with the hard cases, and an empty one that takes the copy. It is a btrfs as well, so that
-/// links, attributes and directories' link counts compare.
+/// A filled volume made by the kernel, and an empty one for the copy. The destination is also a btrfs, so
+/// that link counts of directories and attributes can be compared.
 struct Place {
     filled: Filled,
     _empty: KernelVolume,
@@ -63,7 +63,7 @@ impl Place {
             .status()
             .unwrap();
         assert!(status.success(), "tar: {status}");
-        // Sockets are left out with a warning, which is no failure.
+        // Sockets are omitted with a warning, which is no failure.
         assert!(export.wait().unwrap().success());
     }
 }
@@ -123,7 +123,7 @@ fn gnu_tar_extracts_what_the_kernel_shows() {
     if !or_skip("gnu_tar_extracts_what_the_kernel_shows") {
         return;
     }
-    // Tools that open by path cannot make paths beyond PATH_MAX.
+    // Tools that open by path cannot create paths longer than PATH_MAX.
     let scale = Scale {
         beyond_path_max: false,
         ..Scale::small()
@@ -132,7 +132,7 @@ fn gnu_tar_extracts_what_the_kernel_shows() {
     place.export("", &["--xattrs", "--xattrs-include=*"]);
     let mut copy = Manifest::of_dir(&place.out()).unwrap();
     let mut shown = place.filled.manifest.clone();
-    // An archive has no sockets, and GNU tar does not restore access times.
+    // An archive contains no sockets, and GNU tar does not restore access times.
     shown
         .entries
         .retain(|entry| entry.stat.kind != ubtrfs_sim::manifest::Kind::Socket);
@@ -182,7 +182,7 @@ fn acls_go_into_archives_as_text_as_well() {
     );
 }
 
-/// Creates a volume whose files are named and damaged by the test.
+/// Creates a volume whose files the test chooses and damages.
 fn small_volume(fill: impl FnOnce(&Path)) -> KernelVolume {
     let volume = KernelVolume::make(&MkfsSpec::default()).unwrap();
     let mount = volume.mount("").unwrap();
@@ -212,18 +212,19 @@ fn names_and_existing_files_are_treated_as_by_cp() {
             to.as_os_str(),
         ])
     };
-    // A directory that exists takes the copy under its own name, another name is the copy's.
+    // If the destination is a directory, the copy gets its own name in it. Otherwise the destination is the
+    // copy's name.
     cp("a/b", out.path());
     assert_eq!(fs::read(at("b/file")).unwrap(), b"new");
     cp("a/b/file", &at("renamed"));
     assert_eq!(fs::read(at("renamed")).unwrap(), b"new");
     cp("a/b", &at("c"));
     assert_eq!(fs::read(at("c/file")).unwrap(), b"new");
-    // The contents alone.
+    // Only the contents.
     fs::create_dir(at("d")).unwrap();
     cp("a/b/.", &at("d"));
     assert_eq!(fs::read(at("d/file")).unwrap(), b"new");
-    // A file is replaced; a link is replaced and not written through.
+    // A file is replaced; a link is replaced, and nothing is written through it.
     fs::write(at("victim"), "old").unwrap();
     fs::remove_file(at("d/file")).unwrap();
     symlink(at("victim"), at("d/file")).unwrap();
@@ -249,7 +250,7 @@ fn names_and_existing_files_are_treated_as_by_cp() {
     );
     // COPY-2
     assert!(fs::symlink_metadata(at("f/link")).is_ok());
-    // Without -a no directory, and a link stands for its file.
+    // Without -a, directories are refused, and a link is followed to its file.
     let a = location(image, "a");
     fail(
         ["cp".as_ref(), a.as_os_str(), at("g").as_os_str()],
@@ -347,7 +348,7 @@ fn damage_costs_one_sector_and_is_reported() {
     fail(["cat".as_ref(), damaged.as_os_str()], "offset 40960");
 }
 
-/// Overwrites every sector of the image that holds exactly `bytes`.
+/// Overwrites every sector of the image that contains exactly `bytes`.
 fn damage_sector(image: &Path, bytes: &[u8]) {
     let file = File::options().read(true).write(true).open(image).unwrap();
     let mut sector = vec![0; bytes.len()];

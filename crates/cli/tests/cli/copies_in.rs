@@ -1,4 +1,4 @@
-//! `cp` into volumes, within one and between two: the kernel shows what was copied.
+//! `cp` into volumes, within one, and between two: the kernel shows the copied files.
 
 use std::ffi::OsString;
 use std::fs;
@@ -37,7 +37,7 @@ fn a_tree_goes_into_volumes_and_out_again_unchanged() {
     let (_scratch, first) = empty_volume();
     let (_second_scratch, second) = empty_volume();
 
-    // From this machine: its contents, which are the root's own.
+    // Copy from this machine: the contents, which become those of the root directory.
     cp([
         "-a".into(),
         mount.path().join(".").into(),
@@ -47,7 +47,7 @@ fn a_tree_goes_into_volumes_and_out_again_unchanged() {
     let copy = judged(&first);
     assert_same("into a volume", expected, &copy, &NOT_COPIED);
 
-    // Within a volume, sharing its data and not.
+    // Copy within a volume, with and without sharing data.
     cp(["-a".into(), location(&first, "."), location(&second, "")]);
     let copy = judged(&second);
     assert_same("between volumes", expected, &copy, &NOT_COPIED);
@@ -55,7 +55,7 @@ fn a_tree_goes_into_volumes_and_out_again_unchanged() {
         succeed(["mkdir".into(), location(&second, name)]);
         for dir in ["names", "layout", "links", "attributes", "content"] {
             let from = location(&second, dir);
-            // Files without checksums share data with such files only.
+            // Files without checksums share data only with other such files.
             let reflink = if dir == "content" {
                 "--reflink=auto"
             } else {
@@ -73,7 +73,7 @@ fn a_tree_goes_into_volumes_and_out_again_unchanged() {
         }
     }
 
-    // Out again.
+    // Copy out again.
     let empty = KernelVolume::make(&MkfsSpec::default()).unwrap();
     let out = empty.mount("").unwrap();
     let copy = out.path().join("out");
@@ -169,7 +169,7 @@ fn without_a_copies_belong_to_root_and_existing_files_keep_what_they_are() {
     assert_eq!(u32::from_str_radix(&mode, 8).unwrap() & !0o755, 0);
     assert_eq!(uid, 0);
 
-    // A file that exists is overwritten where it is, also behind its other names.
+    // An existing file is overwritten in place, so that its other names see the new content.
     write(&image, "old", b"something longer");
     succeed(["chmod".into(), "600".into(), at("old")]);
     succeed(["chown".into(), "5".into(), at("old")]);
@@ -182,7 +182,7 @@ fn without_a_copies_belong_to_root_and_existing_files_keep_what_they_are() {
     assert_eq!(facts("old").2, 1);
     assert_eq!(facts("old").0, "4755");
 
-    // Nothing is written through a link, nor is a directory replaced or entered through one.
+    // Nothing is written through a link, and a directory is not replaced, or entered through a link.
     write(&image, "victim", b"untouched");
     succeed(["ln".into(), "-s".into(), "victim".into(), at("link")]);
     let dir = scratch.path().join("dir");
@@ -217,7 +217,8 @@ fn destinations_are_named_as_for_cp() {
     symlink("sub/file", tree.join("link")).unwrap();
     let from = |path: &str| OsString::from(tree.join(path));
     succeed(["mkdir".into(), at("dir")]);
-    // Under its own name, under a new one, the contents alone, a link as what it leads to.
+    // A directory copied under its own name, under a new name, only its contents, and a link as the file it
+    // points to.
     cp(["-r".into(), tree.clone().into(), at("dir")]);
     cp(["-r".into(), tree.clone().into(), at("new")]);
     cp(["-r".into(), from("."), at("dir")]);
@@ -274,7 +275,7 @@ fn volumes_of_several_devices_are_copied_into() {
     let mount = from.mount("").unwrap();
     fs::write(mount.path().join("file"), &data).unwrap();
     mount.unmount().unwrap();
-    // Each volume takes what is its own of the devices that are named.
+    // Each volume takes its own devices from those named.
     let devices = from.devices()[1..].iter().chain(&to.devices()[1..]);
     let output = ubtrfs()
         .args([

@@ -1,4 +1,5 @@
-//! `cp` and `mv` onto what exists: links, the source itself, the image, devices and pipes; and onto a full volume.
+//! `cp` and `mv` onto existing files: links, the source itself, the image, devices and pipes; and onto a full
+//! volume.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +16,7 @@ fn cat(image: &Path, path: &str) -> Vec<u8> {
     succeed(["cat".into(), location(image, path)])
 }
 
-/// Runs the command with bytes at its standard input.
+/// Runs the command with these bytes as its standard input.
 fn fed(args: &[OsString], input: &[u8]) -> std::process::Output {
     let mut child = ubtrfs()
         .args(args)
@@ -47,7 +48,7 @@ fn copy_goes_through_a_link_that_leads_somewhere() {
     ] {
         succeed(["ln".into(), "-s".into(), target.into(), at(link)]);
     }
-    // From the host, from the volume, with -a, and under its own name in a directory.
+    // Copies from the host, from the volume, with -a, and into a directory under its own name.
     let check = |source: OsString, wanted: &[u8], destination: &str, option: Option<&str>| {
         let option = option.map(OsString::from);
         let words = [
@@ -78,7 +79,7 @@ fn copy_goes_through_a_link_that_leads_somewhere() {
     assert!(String::from_utf8_lossy(&output.stderr).contains(message));
     fail(["ls".into(), at("none")], "no such file");
     fail(["cp".into(), host.into(), at("new/")], "is not a directory");
-    // These make what is missing, as open(2) does.
+    // These create the missing file, as open(2) does.
     succeed(["touch".into(), at("dangling")]);
     assert_eq!(cat(&image, "none"), b"");
 }
@@ -193,7 +194,7 @@ fn copy_onto_itself_loses_nothing() {
     fail(["mv".into(), at("file"), at("file")], "are the same file");
     fail(["mv".into(), at("file"), at("./file")], "are the same file");
     fail(["rm".into(), "-r".into(), at("soft/")], "not a directory");
-    // As mv(1), one name of two stays.
+    // Like mv(1), it removes one of the two names.
     succeed(["mv".into(), at("hard"), at("file")]);
     assert_eq!(cat(&image, "file"), content);
     assert_eq!(succeed(["ls".into(), at("")]), b"file\nsoft\n");
@@ -272,7 +273,7 @@ fn file_that_finds_no_space_is_named_and_has_the_size_that_was_written() {
     succeed(["check".as_ref(), "-q".as_ref(), image.as_os_str()]);
 }
 
-/// Returns the message of a command that ends before it has read all of its input.
+/// Returns the error message of a command that ends before it has read all of its input.
 fn fed_or_refused(args: &[OsString], input: &[u8]) -> String {
     let mut child = ubtrfs()
         .args(args)
@@ -308,13 +309,13 @@ fn another_volume_is_not_overwritten() {
         args.collect::<Vec<OsString>>()
     };
     fail(to_other(at("b.img"), &[]), message);
-    // Of this machine, the colon and the path are missing.
+    // The argument names a file of this machine: the colon and the path are missing.
     fail(to_other(file.clone().into(), &[]), message);
     let link = scratch.path().join("link");
     symlink("b.img", &link).unwrap();
     let args = ["cp".into(), at("b.img"), link.into()];
     fail(args, "it holds a btrfs volume");
-    // Where the copy would take its place, by its own name or below a directory.
+    // The copy would replace the image, by its own name or below a directory.
     let holds = "b.img holds a btrfs volume";
     for options in [&["-a"][..], &["-r"]] {
         let dir: OsString = scratch.path().into();
@@ -326,7 +327,7 @@ fn another_volume_is_not_overwritten() {
     let said = fed(&["shell".into(), image.clone().into()], script.as_bytes());
     assert!(String::from_utf8_lossy(&said.stderr).contains("it holds a btrfs volume"));
     assert!(fs::read(&other).unwrap() == before);
-    // Logs are added to, which an image does not bear either.
+    // Appending to a log would damage an image as well.
     let mount = scratch.path().join("m");
     fs::create_dir(&mount).unwrap();
     let option = format!("log={}", other.display());
@@ -344,7 +345,7 @@ fn file_that_another_program_has_locked_is_not_overwritten() {
     let file = scratch.path().join("file");
     fs::write(&file, "new").unwrap();
     succeed(["cp".into(), file.clone().into(), at("file")]);
-    // As large as a volume is at least, and without one.
+    // A file as large as the smallest volume, but without a volume.
     fs::write(&file, vec![7; 1 << 20]).unwrap();
     let holder = crate::held::Holder::of(&file);
     fail(["cp".into(), at("file"), file.clone().into()], "is in use");

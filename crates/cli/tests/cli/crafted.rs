@@ -1,4 +1,5 @@
-//! A crafted volume does not make the command walk forever, or name what lies elsewhere.
+//! With a crafted volume the command does not walk forever, and does not create names outside the
+//! destination.
 
 use std::ffi::OsString;
 use std::fs;
@@ -30,7 +31,7 @@ fn a_walk_that_begins_in_a_loop_of_directories_ends() {
     }
     let made = made(|dir| fs::create_dir_all(dir.join("a/b/c")).unwrap());
     let image = &made.devices()[0];
-    // In b, c becomes a; and a says that it stands in b.
+    // In b, c becomes a; and a has an entry that says that its parent is b.
     let inode = |ino| craft::key(ino, INODE_ITEM, 0);
     assert!(craft::replace_in_items(image, &inode(259), &inode(257)).unwrap() > 0);
     let parent = |ino| craft::key(257, INODE_REF, ino);
@@ -87,7 +88,7 @@ fn an_archive_has_no_name_that_leads_out_of_it() {
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&list.stdout), "d/\n");
-    // A listing shows it all the same.
+    // A listing shows the name nevertheless.
     let shown = ubtrfs().args(["ls", "-A"]).arg(&d).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&shown.stdout), "../../esca\n");
 }

@@ -10,7 +10,7 @@ fn run(image: &Path, verb: &[&str], paths: &[&str]) -> String {
     String::from_utf8(succeed(args)).unwrap()
 }
 
-/// Creates an image with two snapshots of one subvolume, which was changed between.
+/// Creates an image with two snapshots of one subvolume, which changed between them.
 fn image(dir: &Path) -> PathBuf {
     let image = dir.join("v.img");
     std::fs::File::create(&image)

@@ -1,4 +1,5 @@
-//! Commands that change files do what coreutils do on the kernel's mount, on the command line and in a shell.
+//! Commands that change files have the same effect as coreutils on the kernel's mount, on the command line
+//! and in a shell.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -13,7 +14,8 @@ use ubtrfs_sim::manifest::{Field, Manifest, Time, assert_same};
 
 use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
 
-/// Each is a command of coreutils or attr and of ours. A word that begins with '@' is a path in the volume.
+/// Each entry is valid for coreutils or attr, and for our program. A word that begins with '@' is a path in
+/// the volume.
 const COMMANDS: &[&str] = &[
     "mkdir @a @b",
     "mkdir -m 2751 @a/setgid",
@@ -68,15 +70,15 @@ const COMMANDS: &[&str] = &[
     "rmdir --ignore-fail-on-non-empty @a",
 ];
 
-/// Fields in which two runs differ: their times, and the numbers that were given out.
+/// Fields in which two runs differ: times, and the inode numbers.
 const OF_A_RUN: [Field; 4] = [Field::Ino, Field::Ctime, Field::Btime, Field::Atime];
 
 const UMASK: u32 = 0o027;
 
-/// Returns the words of a command with its paths.
+/// Returns the words of a command with its paths filled in.
 fn words(command: &str, path: impl Fn(&str) -> OsString) -> Vec<OsString> {
     let word = |word: &str| match word.strip_prefix('@') {
-        // A time of touch.
+        // A time for touch.
         Some(name) if !name.starts_with(|c: char| c.is_ascii_digit()) => path(name),
         _ => word.into(),
     };
@@ -84,7 +86,7 @@ fn words(command: &str, path: impl Fn(&str) -> OsString) -> Vec<OsString> {
 }
 
 fn with_umask(command: &mut Command) -> &mut Command {
-    // As the shell does it: the test's own umask stays.
+    // The shell sets the umask, so that the test's own umask stays unchanged.
     let program = command.get_program().to_owned();
     let args: Vec<OsString> = command.get_args().map(Into::into).collect();
     let dir = command
@@ -106,7 +108,7 @@ fn run(command: &mut Command) {
     assert_eq!(stderr, "", "{command:?}");
 }
 
-/// Clears times of directories, which are those of the runs. Other times were set.
+/// Clears the times of directories, which differ between runs. Other times were set explicitly.
 fn without_times_of_runs(mut manifest: Manifest) -> Manifest {
     let set = [&b"a/file"[..], b"a/link", b"deep/file", b"deep/er/renamed"];
     for entry in &mut manifest.entries {
@@ -190,7 +192,7 @@ fn two_files_exchange_their_names() {
     fail(args, "no such file or directory");
 }
 
-/// Gives a file contents by standard input.
+/// Writes content to a file through standard input.
 pub(crate) fn write(image: &Path, path: &str, bytes: &[u8]) {
     let mut child = ubtrfs()
         .args(["cp".into(), "-".into(), location(image, path)])
@@ -253,7 +255,7 @@ fn failures_are_said_and_the_rest_is_done() {
         println!("{words:?}");
         fail(words.iter().map(word), message);
     }
-    // One of several.
+    // One of several operands fails.
     fail(
         ["mkdir".into(), at("one"), at("dir"), at("two")],
         "file exists",
@@ -305,7 +307,7 @@ fn an_image_that_is_written_is_locked() {
         .unwrap();
     let mut script = shell.stdin.take().unwrap();
     script.write_all(b"mkdir /x\npwd\n").unwrap();
-    // It has the image when it answers.
+    // When it answers, it has opened the image.
     let mut answer = [0; 2];
     std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut answer).unwrap();
     fail(
@@ -331,7 +333,7 @@ fn a_command_that_is_killed_leaves_the_last_commit() {
         .spawn()
         .unwrap();
     let mut input = child.stdin.take().unwrap();
-    // More than a pipe holds: the command has written some of it.
+    // More than a pipe takes: the command has written part of it.
     input.write_all(&vec![7; 20 << 20]).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -362,7 +364,7 @@ fn a_full_volume_is_an_error_and_stays_sound() {
         location(&image, ""),
     ];
     let output = fail(args, "no space left");
-    // Once, not for each file.
+    // Printed once, not for each file.
     let said = String::from_utf8_lossy(&output.stderr)
         .matches("no space left")
         .count();

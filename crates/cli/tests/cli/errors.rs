@@ -1,4 +1,4 @@
-//! Exit codes and messages that a script can use.
+//! Exit codes and messages for scripts.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -156,7 +156,7 @@ fn bash_completes_the_last_of_several_mount_options() {
     let script = String::from_utf8(succeed(["completions", "bash"])).unwrap();
     let ask = "COMP_WORDS=(ubtrfs mount -o ro,commi); COMP_CWORD=3
         _ubtrfs ubtrfs ro,commi -o; echo \"${COMPREPLY[@]}\"";
-    // Too long for an argument.
+    // The script is too long for an argument.
     let scratch = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(scratch.path(), format!("{script}\n{ask}")).unwrap();
     let Ok(output) = Command::new("bash").arg(scratch.path()).output() else {
@@ -172,7 +172,7 @@ fn work_that_fails_at_once_shows_no_progress() {
     let source = location(&image, "none");
     let ubtrfs = env!("CARGO_BIN_EXE_ubtrfs");
     let command = format!("{ubtrfs} cp -a {} /tmp", source.display());
-    // script(1) gives the command a terminal.
+    // script(1) runs the command in a terminal.
     let shown = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
         .output();
@@ -205,7 +205,8 @@ fn bash_completes_paths_in_an_image() {
     let script = dir.path().join("completions");
     fs::write(&script, succeed(["completions", "bash"])).unwrap();
     std::os::unix::fs::symlink("/etc", dir.path().join("etc-of-host")).unwrap();
-    // As readline calls it for a line that ends with the word, where a colon begins a word and where it does not.
+    // Called as readline does it for a line that ends with the word, with and without the colon as a word
+    // break.
     let complete = r#"
         cd "$1"; . completions; COMP_WORDBREAKS=$3
         COMP_LINE="ubtrfs ls $2" COMP_POINT=${#COMP_LINE}
@@ -358,7 +359,7 @@ fn a_truncated_image_is_read_on_request() {
     assert!(listed.status.success(), "{listed:?}");
 }
 
-/// The code is that of `btrfs filesystem label`.
+/// The exit code equals that of `btrfs filesystem label`.
 #[test]
 fn failures_of_label_exit_with_255() {
     let (dir, image) = empty_volume();
@@ -418,7 +419,7 @@ fn a_missing_path_or_subvolume_is_named() {
     fail(args, "cannot make directory '/nonexistent/dir'");
 }
 
-/// Options for all commands may stand before the command or after it.
+/// Global options may be placed before the command or after it.
 #[test]
 fn verbose_and_quiet_are_taken_everywhere() {
     let (_dir, image) = empty_volume();
@@ -456,7 +457,7 @@ fn verbose_and_quiet_are_taken_everywhere() {
     succeed(["-v".into(), "touch".into(), at("file")]);
     let removed = succeed(["-v".into(), "rm".into(), at("file")]);
     assert!(removed.starts_with(b"removed "));
-    // Where the letter means something else, that it means.
+    // If the command defines the letter differently, that meaning is used.
     let listed = succeed(["subvolume".into(), "list".into(), "-q".into(), at("")]);
     assert!(String::from_utf8(listed).unwrap().contains("parent_uuid"));
 }
@@ -626,7 +627,7 @@ fn each_volume_that_takes_no_commit_is_reported() {
     for image in &images {
         Volume::create(image, 256 << 20).unwrap().close().unwrap();
     }
-    // Tree blocks lie behind this.
+    // Tree blocks are located behind this offset.
     let limited = "trap '' XFSZ; exec prlimit --fsize=20971520 \"$@\"";
     let output = Command::new("sh")
         .args(["-c", limited, "sh", env!("CARGO_BIN_EXE_ubtrfs"), "touch"])
@@ -641,7 +642,7 @@ fn each_volume_that_takes_no_commit_is_reported() {
     }
 }
 
-/// These commands are how one learns what is left of a damaged volume.
+/// Users need these commands to find the readable parts of a damaged volume.
 #[test]
 fn subvolumes_are_listed_where_the_top_level_cannot_be_read() {
     let (_dir, image) = empty_volume();

@@ -1,4 +1,4 @@
-//! A device that is no volume, or no whole one, is never written, whatever was on it before.
+//! A device without a volume, or with an incomplete one, is never written, whatever it contained before.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -21,7 +21,7 @@ struct Place {
 }
 
 impl Place {
-    /// Creates a folder with a sound volume of this size, with one file, and the files that commands need.
+    /// Creates a folder with an intact volume of this size, with one file, and the files that commands need.
     fn new(mib: u64) -> Place {
         let dir = tempfile::tempdir().unwrap();
         let place = Place { dir };
@@ -57,7 +57,7 @@ impl Place {
         file.write_all_at(bytes, offset).unwrap();
     }
 
-    /// Changes copies of the superblock, which stay whole.
+    /// Edits copies of the superblock, and keeps their checksums valid.
     fn edit(&self, copies: &[u64], edit: impl Fn(&mut Superblock)) {
         let mut options = File::options();
         let file = options.read(true).write(true).open(self.image()).unwrap();
@@ -120,7 +120,7 @@ const WRITERS: [&str; 17] = [
 
 const LINUX_PARTITION: &[u8] = b"\x83\0\0\0\0\x08\0\0\0\0\x10\0";
 
-/// Marks as formats leave them, with the name that is reported.
+/// Signatures as other formats leave them, with the reported name.
 type Marked = (&'static str, &'static [(u64, &'static [u8])]);
 
 const MARKED: [Marked; 11] = [
@@ -176,7 +176,7 @@ fn device_that_holds_something_else_by_now_is_not_written() {
     }
 }
 
-/// After `mkswap` the superblock of btrfs is where it was, unless it was wiped.
+/// After `mkswap` the superblock of btrfs is still there, unless it was wiped.
 #[test]
 fn volume_with_the_mark_of_something_else_is_not_written() {
     for (name, marks) in MARKED {
@@ -189,7 +189,7 @@ fn volume_with_the_mark_of_something_else_is_not_written() {
             place.write(*offset, mark);
         }
         place.assert_is_left_alone(name, &format!("({name})"));
-        // Reading goes on, as in the kernel, whose mount(8) refuses to choose.
+        // Reading is still possible, as in the kernel. mount(8) refuses to choose between the two.
         succeed(["ls".as_ref(), place.image().as_os_str()]);
     }
 }
@@ -238,7 +238,7 @@ fn device_without_a_good_first_superblock_is_not_written() {
             ["ls".as_ref(), place.image().as_os_str()],
             "copy 1 at 67108864",
         );
-        // It works after wipefs, which `super-recover` does not.
+        // The suggested command works after wipefs, unlike `super-recover`.
         fail(
             ["ls".as_ref(), place.image().as_os_str()],
             "'btrfs-select-super -s 1'",
@@ -263,7 +263,7 @@ fn volume_that_its_devices_do_not_hold_is_not_written() {
     assert_eq!(listed.stdout, b"f\n");
 }
 
-/// The device of an item: the superblock says another than the chunk tree.
+/// The device item in the superblock differs from the one in the chunk tree.
 #[test]
 fn device_that_claims_another_number_is_not_written() {
     let edits: [fn(&mut Superblock); 2] = [
@@ -277,7 +277,7 @@ fn device_that_claims_another_number_is_not_written() {
     }
 }
 
-/// The programs that make what is found above, as far as they are installed.
+/// Runs the programs that create the formats above, if they are installed.
 #[test]
 fn devices_that_other_programs_have_marked_are_not_written() {
     for (program, options, reason) in [

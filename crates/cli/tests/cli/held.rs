@@ -1,4 +1,4 @@
-//! Commands while another process has the volume open: what they do and say.
+//! Commands while another process has the volume open: their behaviour and messages.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use crate::mounted::Mounted;
 use crate::process::{empty_volume, fail, location, ubtrfs};
 
-/// How long opening a device tries for its lock by itself.
+/// How long opening a device retries to get the lock.
 const OF_THE_DEVICE: Duration = Duration::from_secs(1);
 
-/// A process that has the lock of an image until its standard input ends.
+/// A process that holds the lock of an image until its standard input ends.
 pub(crate) struct Holder(Child);
 
 impl Holder {
@@ -47,7 +47,7 @@ fn command_waits_for_one_that_has_the_volume() {
             .arg("mkdir")
             .arg(location(&image, &name))
             .spawn();
-        // Longer than the device waits for its lock.
+        // This is longer than opening the device waits for the lock.
         std::thread::sleep(OF_THE_DEVICE * 2);
         holder.end();
         assert!(command.unwrap().wait().unwrap().success(), "{wait:?}");
@@ -78,12 +78,13 @@ fn mount_of_the_volume_is_named_at_once() {
     fail([OsStr::new("ls"), mounted.image.as_os_str()], &at);
     fail([OsStr::new("mkdir"), &location(&mounted.image, "d")], &at);
     fail([OsStr::new("check"), mounted.image.as_os_str()], &at);
-    // Each of the three tries for the lock for a second; waiting for a command would take ten times as long.
+    // Each of the three retries for a second to get the lock; waiting for a command would take ten times as
+    // long.
     assert!(begun.elapsed() < Duration::from_secs(25));
     mounted.unmount();
 }
 
-/// Runs a command of the shell, with the command under test and an image as its arguments.
+/// Runs a shell script with the tested command and an image as its arguments.
 fn in_shell(script: &str, image: &Path) -> std::process::Output {
     Command::new("bash")
         .args(["-c", script, "bash", env!("CARGO_BIN_EXE_ubtrfs")])
@@ -96,7 +97,7 @@ fn in_shell(script: &str, image: &Path) -> std::process::Output {
 fn lock_of_the_caller_is_no_obstacle() {
     let (_scratch, image) = empty_volume();
     for script in [
-        // As systemd-repart, mkosi and `udevadm lock` do.
+        // systemd-repart, mkosi and `udevadm lock` lock the device like this.
         "flock $2 $1 mkfs -q -f $2",
         "flock -o $2 $1 mkfs -q -f $2",
         "flock -F $2 $1 mkfs -q -f $2",
@@ -112,7 +113,7 @@ fn lock_of_the_caller_is_no_obstacle() {
             "{script}: {said}"
         );
     }
-    // Another's lock is one, with or without a lock of the caller.
+    // The lock of another process is an obstacle, whether or not the caller also has a lock.
     let holder = Holder::of(&image);
     let output = in_shell("$1 --wait=0 mkdir $2:/d", &image);
     assert!(String::from_utf8_lossy(&output.stderr).contains("is in use"));

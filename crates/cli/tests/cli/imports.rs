@@ -1,4 +1,5 @@
-//! `import`: archives of GNU tar and of ours become what they were made of, and hostile ones stay in their place.
+//! `import`: archives of GNU tar and of our export reproduce the original files, and hostile archives write
+//! only below their destination.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -23,7 +24,7 @@ fn import(archive: &Path, image: &Path) -> Manifest {
     judged(image)
 }
 
-/// Archives a directory's contents by GNU tar with options.
+/// Archives a directory's contents with GNU tar and some options.
 fn tar(options: &[&str], dir: &Path, archive: &Path) {
     let made = Command::new("tar")
         .args(["--create", "--numeric-owner", "--sparse"])
@@ -45,7 +46,7 @@ fn archives_become_what_they_were_made_of() {
     if !or_skip("archives_become_what_they_were_made_of") {
         return;
     }
-    // Tools that open by path cannot make paths beyond PATH_MAX.
+    // Tools that open by path cannot create paths longer than PATH_MAX.
     let scale = Scale {
         beyond_path_max: false,
         ..Scale::small()
@@ -53,7 +54,7 @@ fn archives_become_what_they_were_made_of() {
     let case = Case::of_profile(Profile::Single);
     let filled = case.build(&scale, seed("imports")).unwrap();
     let mut expected = filled.manifest.clone();
-    // An archive has no sockets.
+    // An archive contains no sockets.
     expected
         .entries
         .retain(|entry| entry.stat.kind != Kind::Socket);
@@ -79,7 +80,7 @@ fn archives_become_what_they_were_made_of() {
     tar(&options, mount.path(), &archive);
     assert_same("tar", &expected, &import(&archive, &theirs), &NOT_ARCHIVED);
 
-    // With ACLs as text alone.
+    // With ACLs only as text.
     let (scratch, theirs) = empty_volume();
     let archive = scratch.path().join("text.tar");
     let options = [
@@ -98,7 +99,7 @@ fn archives_become_what_they_were_made_of() {
     );
 }
 
-/// Fills a directory with files that old formats can hold, and holes.
+/// Fills a directory with files that old formats can store, and files with holes.
 fn small_tree(dir: &Path) {
     use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
     let long = "long".repeat(40);
@@ -147,7 +148,7 @@ fn every_format_of_gnu_tar_is_read() {
         let (_scratch, image) = empty_volume();
         let found = import(&archive, &image);
         let ignored = [&NOT_ARCHIVED[..], &[Field::Atime, Field::Nlink]].concat();
-        // Other formats have whole seconds.
+        // Other formats store whole seconds.
         let ignored = match options[0] {
             "--format=posix" => ignored,
             _ => [&ignored[..], &[Field::Mtime]].concat(),
@@ -163,7 +164,7 @@ fn every_format_of_gnu_tar_is_read() {
     }
 }
 
-/// An archive of members that no tar would make.
+/// An archive with members that no tar would create.
 struct Crafted {
     builder: tar::Builder<Vec<u8>>,
 }
@@ -225,13 +226,13 @@ fn import_bytes(bytes: &[u8], image: &Path) -> Output {
         .spawn()
         .unwrap();
     let mut input = child.stdin.take().unwrap();
-    // The reader ends early if the archive is none.
+    // The reader may end early if the data is not an archive.
     let _ = std::io::Write::write_all(&mut input, bytes);
     drop(input);
     child.wait_with_output().unwrap()
 }
 
-/// Lists all paths below the root, a line each.
+/// Lists all paths below the root, one per line.
 fn listed(image: &Path) -> Vec<String> {
     let list = succeed([
         "ls".into(),
@@ -248,7 +249,7 @@ fn listed(image: &Path) -> Vec<String> {
     paths
 }
 
-/// Creates a volume with a directory to import into, and files beside it that must not be touched.
+/// Creates a volume with a directory to import into, and other files next to it that must not be touched.
 fn volume_with_victims() -> (Scratch, std::path::PathBuf) {
     let (scratch, image) = empty_volume();
     succeed([

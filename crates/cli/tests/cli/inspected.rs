@@ -1,4 +1,4 @@
-//! `inspect-internal` of what is damaged, not there, or out of sight.
+//! `inspect-internal` of damaged, missing or unreachable objects.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,7 @@ use ubtrfs_sim::{Scratch, images};
 
 use crate::process::{empty_volume, location, succeed, ubtrfs};
 
-/// An inspection goes on, and is no failure, as with btrfs-progs.
+/// The inspection continues and is no failure, as with btrfs-progs.
 #[test]
 fn dumps_of_absent_trees_and_blocks_do_not_fail() {
     let (_dir, image) = empty_volume();
@@ -91,7 +91,7 @@ fn a_dump_shows_the_rest_of_a_volume_with_a_damaged_root_tree() {
     volume.edit_leaves(RootId::ROOT_TREE, |items| {
         let is_csum = |key: &Key| key.objectid == RootId::CSUM_TREE.0;
         let found = items.iter_mut().find(|(key, _)| is_csum(key));
-        // The level of the root.
+        // The level of the root is damaged.
         found.map(|(_, bytes)| bytes[238] = 9).is_some()
     });
     let found = shown(&volume, &[]);

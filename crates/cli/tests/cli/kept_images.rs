@@ -1,4 +1,4 @@
-//! Volumes that the kernel made, listed and copied without it and without root.
+//! Volumes made by the kernel, listed and copied without the kernel and without root.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -87,7 +87,7 @@ fn unhex(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Retains files, links and directories alone: other kinds need root.
+/// Keeps only files, links and directories: other kinds need root.
 fn plain(mut manifest: Manifest) -> Manifest {
     let is_plain = |kind| matches!(kind, Kind::File | Kind::Dir | Kind::Symlink);
     manifest.entries.retain(|entry| is_plain(entry.stat.kind));
@@ -97,7 +97,7 @@ fn plain(mut manifest: Manifest) -> Manifest {
     manifest
 }
 
-/// Leaves out files and directories that their own owner cannot read.
+/// Removes files and directories that their own owner cannot read.
 fn without_unreadable(manifest: &mut Manifest) {
     let is_readable = |entry: &Entry| {
         let needed = match entry.stat.kind {

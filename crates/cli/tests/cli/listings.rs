@@ -1,4 +1,4 @@
-//! Listings beside those of btrfs-progs on the kernel's mount of the same volume, and of ls(1).
+//! Listings compared with btrfs-progs on the kernel's mount of the same volume, and with ls(1).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use ubtrfs_sim::seed;
 
 use crate::process::{both_outputs, location, other_devices, succeed, ubtrfs};
 
-/// Commands on the volume as a whole, whose output must be the same to the byte.
+/// Commands on the whole volume, whose output must be identical byte for byte.
 const SAME: &[&str] = &[
     "subvolume list",
     "subvolume list -p -c -g -u -q -R",
@@ -58,7 +58,7 @@ const SAME: &[&str] = &[
     "filesystem du",
 ];
 
-/// Commands whose columns are as wide as the devices' paths.
+/// Commands with columns as wide as the paths of the devices.
 const SAME_WORDS: &[&str] = &[
     "filesystem usage -T",
     "filesystem usage -T --si",
@@ -92,11 +92,11 @@ fn ours(devices: &[PathBuf], command: &str, path: &str) -> String {
     )
 }
 
-/// Lines that btrfs-progs 6.14 makes up. The time of a send that never was is the time of creation. Limits that are not
-/// set have what was in the memory of its mkfs.
+/// Lines with wrong values in btrfs-progs 6.14. For a subvolume that was never sent, the time of the send is
+/// the creation time. Limits that are not set contain uninitialized memory of its mkfs.
 const MADE_UP: [&str; 3] = ["Send time:", "Limit referenced:", "Limit exclusive:"];
 
-/// Rewrites the paths of btrfs-progs as ours, and leaves out the lines that it makes up.
+/// Rewrites the paths in the output of btrfs-progs to ours, and removes the lines with wrong values.
 fn normal(text: &str, mount: &Path, loops: &[PathBuf], devices: &[PathBuf]) -> String {
     let mut text = text.to_owned();
     for (loop_device, device) in loops.iter().zip(devices) {
@@ -144,8 +144,8 @@ fn find_new_by_progs(mount: &KernelMount, path: &str) -> (String, Vec<String>) {
     (path.to_owned(), each.collect())
 }
 
-/// Removes the parts that btrfs-progs cannot show, which reads pieces of 4 KiB. It shows no name of a file with more
-/// names than that, and nothing of a link whose target is as long.
+/// Removes the parts that btrfs-progs cannot show because it reads 4 KiB at a time. For a file with too many
+/// names it shows none of them, and it shows nothing of a link with such a long target.
 fn within_its_buffer(text: &str, nameless: &str) -> String {
     let mut nameless = nameless.lines().filter(|line| !line.contains(LONGEST_LINK));
     let kept = text.lines().filter(|line| !line.contains(LONGEST_LINK));
@@ -160,7 +160,7 @@ const LONGEST_LINK: &str = "special/symlink-4095";
 
 fn compare(filled: &Filled) {
     let devices = filled.volume.devices();
-    // On a device that cannot be written the kernel calls less space free.
+    // On a read-only device the kernel reports less free space.
     let mount = filled.volume.mount("").unwrap();
     mount.remount("ro").unwrap();
     let loops: Vec<PathBuf> = mount
@@ -170,7 +170,7 @@ fn compare(filled: &Filled) {
         .collect();
     let point = mount.path().to_path_buf();
     let clean = |text: &str| normal(text, &point, &loops, devices);
-    // mkfs.btrfs makes data groups beside the mixed ones; the table of btrfs-progs then forgets them.
+    // mkfs.btrfs creates data groups in addition to the mixed ones; the table of btrfs-progs then omits them.
     let tables = match filled.case.features {
         Features::Mixed => &[],
         _ => SAME_WORDS,
@@ -194,7 +194,7 @@ fn compare(filled: &Filled) {
             String::new(),
         ));
     }
-    // The kernel gives as many paths as fit into 4 KiB.
+    // The kernel returns only as many paths as fit into 4 KiB.
     let few = |entry: &&Entry| (2..10).contains(&entry.stat.nlink);
     let linked = filled.manifest.entries.iter().filter(few);
     let inodes: BTreeSet<u64> = linked.map(|entry| entry.stat.ino).take(4).collect();
@@ -438,7 +438,7 @@ fn hostile_names_reach_no_terminal(filled: &Filled) {
     let mount = filled.volume.mount("").unwrap();
     std::fs::write(mount.path().join("evil\u{1b}[2Jname"), "").unwrap();
     mount.unmount().unwrap();
-    // script(1) gives the command a terminal.
+    // script(1) runs the command in a terminal.
     let command = format!("{} ls {}", env!("CARGO_BIN_EXE_ubtrfs"), image.display());
     let shown = Command::new("script")
         .args(["-qec", &command, "/dev/null"])

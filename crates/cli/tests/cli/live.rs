@@ -1,5 +1,5 @@
-//! A mount that is written to tells of its insides the same as its image afterwards, and live figures that count what
-//! was done.
+//! A mount with recent writes reports the same internal structure as its image does later, and live
+//! statistics count the operations.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,7 +22,7 @@ fn sync(mounted: &Mounted) {
     assert_eq!(say(&["filesystem", "sync"], mounted.dir.clone().into()), "");
 }
 
-/// Returns where the extents of the files of the top level lie.
+/// Returns the addresses of the extents of the files in the top level.
 fn extents(volume: &Path) -> Vec<u64> {
     let dumped = say(&["inspect-internal", "dump-tree", "-t", "5"], volume.into());
     let lines = dumped
@@ -68,7 +68,7 @@ fn addresses_of_what_was_just_written_lead_to_its_files() {
     assert_eq!(users(&[], first, dir()), [shown("dir/file"), shown("link")]);
     assert_eq!(users(&["-P"], first, dir()), ["inode 258 offset 0 root 5"]);
 
-    // The old contents are a snapshot's alone now.
+    // Only a snapshot uses the old contents now.
     let words = ["subvolume", "snapshot", "-q"].map(OsString::from);
     succeed(words.into_iter().chain([dir(), at("old").into()]));
     fs::write(at("link"), vec![b'2'; BYTES]).unwrap();
@@ -192,7 +192,7 @@ fn figures_of_a_mount_count_what_is_written() {
         "{after}"
     );
     assert!(grown(&format!("{all}/writer/commits")) >= 1, "{after}");
-    // Each copy of the only profile counts.
+    // The figure includes every copy of the data.
     assert!(
         grown(&format!("{all}/writer/data_bytes")) >= BYTES as u64,
         "{after}"

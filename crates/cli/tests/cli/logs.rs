@@ -1,4 +1,4 @@
-//! Commands about a pending fsync log that the kernel wrote, beside those of btrfs-progs.
+//! Commands about a pending fsync log that the kernel wrote, compared with those of btrfs-progs.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use ubtrfs_sim::kernel::{
 
 use crate::process::{both_outputs, fail, succeed, ubtrfs};
 
-/// A volume of the kernel's that was cut off after an fsync, and its devices.
+/// A volume of the kernel that was cut off after an fsync, and its devices.
 struct Logged {
     volume: CutVolume,
     devices: Vec<PathBuf>,
@@ -35,7 +35,7 @@ impl Logged {
         Logged { volume, devices }
     }
 
-    /// Copies of the devices, under the same names each time.
+    /// Copies the devices, each time under the same names.
     fn copy(&self) -> Vec<PathBuf> {
         self.volume.copy(&self.devices).unwrap()
     }
@@ -72,7 +72,7 @@ fn zero_log(device: &Path) -> String {
     String::from_utf8(succeed(args)).unwrap()
 }
 
-/// Returns the names that the kernel shows at the top.
+/// Returns the names that the kernel shows in the top directory.
 fn names(devices: &[PathBuf]) -> Vec<String> {
     let mount = KernelMount::new(devices, "").unwrap();
     let entries = fs::read_dir(mount.path()).unwrap();
@@ -103,7 +103,7 @@ fn log_is_cleared_as_by_btrfs_progs() {
     assert_eq!(dump_super(&ours[0]), dumped);
     progs_verdict(&ours, true).unwrap();
     assert_eq!(names(&ours), ["old"]);
-    // One without a log is as well off.
+    // Clearing a missing log is no error.
     let again = zero_log(&ours[0]);
     assert!(
         again.contains(", previous log_root 0, level 0\n"),
@@ -188,7 +188,7 @@ fn log_is_cleared_on_all_devices_of_a_volume() {
     assert!(!both.iter().any(has_log));
     assert_eq!(names(&both), ["old"]);
 
-    // A device that is away keeps the log.
+    // A missing device keeps its log.
     let both = logged.copy();
     let nowhere = ubtrfs_sim::Scratch::new().unwrap();
     let said = clear(&[&both[0], "--scan".as_ref(), nowhere.path()]);

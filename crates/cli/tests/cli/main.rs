@@ -1,4 +1,4 @@
-//! The command as a process, beside the kernel's mount, btrfs-progs and GNU tar.
+//! The command as a process, compared with the kernel's mount, btrfs-progs and GNU tar.
 
 mod access_times;
 mod as_btrfs;

@@ -1,4 +1,4 @@
-//! Commands on a path in a mount say and do what they do with its image.
+//! Commands on a path in a mount have the same output and effect as on its image.
 
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
@@ -31,7 +31,7 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Creates a volume and mounts it. Returns None, loudly, where nothing can be mounted.
+    /// Creates a volume and mounts it. Returns None, and prints that, if nothing can be mounted.
     pub(crate) fn new(options: &str, fill: impl FnOnce(&Path)) -> Option<Mounted> {
         if !ubtrfs_sim::has_fuse_or_skip() {
             return None;
@@ -54,17 +54,18 @@ impl Mounted {
         let args = ["mount".as_ref(), "-o".as_ref(), options.as_ref()];
         let places = [self.image.as_os_str(), self.dir.as_os_str()];
         let over_rings = options.contains("transport=uring");
-        // While no other test turns the kernel's switch.
+        // No other test may change the kernel's switch while this mounts.
         switch::with_uring(over_rings, || succeed(args.into_iter().chain(places))).unwrap();
     }
 
-    /// Unmounts the image, which is free again.
+    /// Unmounts the image and releases it.
     pub(crate) fn unmount(&self) {
         unmount_by(ubtrfs().arg("umount").arg(&self.dir));
     }
 }
 
-/// Unmounts by a command. A process that another test starts has all open files until it is a program of its own.
+/// Unmounts with a command, and retries. A process started by another test shares all open files until it
+/// executes its program.
 pub(crate) fn unmount_by(command: &mut Command) {
     let begun = Instant::now();
     loop {
@@ -132,7 +133,7 @@ const READING: &[&str] = &[
     "subvolume show @/none",
 ];
 
-/// Commands on the whole volume, and on a path that is not there.
+/// Commands on the whole volume, with a path that does not exist.
 const OF_NOTHING: &[&str] = &[
     "device stats @/none",
     "device usage @/none",
@@ -226,7 +227,7 @@ fn a_mount_says_what_its_image_says() {
 
 #[test]
 fn nobody_can_take_the_place_of_the_process_that_serves_a_mount() {
-    // Names that could be foreseen.
+    // Occupies names that could have been guessed.
     let taken: Vec<_> = (0..400)
         .filter_map(|minor| {
             let name = format!("ubtrfs/control/0:{minor}");
@@ -243,7 +244,7 @@ fn nobody_can_take_the_place_of_the_process_that_serves_a_mount() {
         mounted.dir.as_os_str(),
     ]);
     drop(taken);
-    // Any path in it says where commands are taken, and no list of attributes shows that.
+    // Any path in it returns the address for commands, and no list of attributes contains it.
     let attribute = "system.ubtrfs.control";
     let address = |path: &Path| xattr::get(path, attribute).unwrap().unwrap();
     let file = mounted.dir.join("c/dir/file");
@@ -321,12 +322,12 @@ fn a_directory_of_the_kernels_btrfs_is_the_kernels() {
         let words = words.into_iter().chain([mount.path().into()]);
         fail(words, "is in a mount of the kernel's btrfs");
     }
-    // An image that lies there is an image.
+    // An image stored there is treated as an image.
     let inside = mount.path().join("v.img");
     let words = ["mkfs", "-q", "-b", "256M"].map(OsString::from);
     succeed(words.into_iter().chain([inside.clone().into()]));
     succeed(["filesystem".as_ref(), "df".as_ref(), inside.as_os_str()]);
-    // An image that has lost its superblock is not taken for the volume that it lies in.
+    // An image whose superblock is lost is not mistaken for the volume that contains it.
     std::fs::write(&inside, b"").unwrap();
     let label = ["filesystem", "label"].map(OsString::from);
     fail(
@@ -369,11 +370,11 @@ fn a_watch_on_a_subvolume_reports_that_a_command_deletes_it() {
     assert!(heard.contains(inotify::ReadFlags::DELETE_SELF), "{heard:?}");
 }
 
-/// A directory once more, for reading.
+/// A read-only bind mount of a directory.
 struct ReadOnlyBind(PathBuf);
 
 impl ReadOnlyBind {
-    /// Creates a read-only bind mount. Returns None, loudly, for a user who is not root.
+    /// Creates a read-only bind mount. Returns None, and prints that, for a user who is not root.
     fn new(of: &Mounted) -> Option<ReadOnlyBind> {
         let dir = of.dir.with_file_name("ro");
         std::fs::create_dir(&dir).unwrap();
@@ -419,7 +420,7 @@ fn commands_that_write_change_nothing_in_a_read_only_bind_mount() {
         assert!(!mounted.dir.join("new").exists(), "{command}");
         assert!(mounted.dir.join("s").exists(), "{command}");
     }
-    // The part that was written for the writable mount was done.
+    // The part of the command for the writable mount was done.
     assert!(!mounted.dir.join("c").exists());
     for command in [
         "subvolume snapshot @ro/a @new",
@@ -483,7 +484,7 @@ fn a_command_waits_while_the_server_has_no_descriptors_left() {
         command
     };
     let before = limit_server(Some(1)).current;
-    // The server may have a descriptor ready for one that comes first, but none for its output.
+    // The server may have one descriptor ready for the first client, but none for its output.
     let waits = |name: &str| {
         let mut command = create(name).stderr(Stdio::piped()).spawn().unwrap();
         let begun = Instant::now();
@@ -528,7 +529,7 @@ fn commands_change_a_mount_as_btrfs_progs_changes_the_kernels() {
         let found = outcome(&output, &shown, "@");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_as_progs(command, &found, &expected, &stderr);
-        // The reader sees all that is there.
+        // A reader looks up everything in the mount.
         let seen = std::fs::read_dir(&mounted.dir).unwrap();
         for entry in seen {
             entry.unwrap().metadata().unwrap();
@@ -555,7 +556,8 @@ fn changes_by_commands_are_seen_at_once() {
     };
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Two threads are always at work in the same directory, with the kernel's lock on it.
+        // Two threads are always working in the same directory, so that the kernel's lock on it is usually
+        // held.
         for number in 0..2 {
             let (is_over, path) = (&is_over, at(&format!("busy{number}")));
             scope.spawn(move || {
@@ -596,7 +598,8 @@ fn a_mount_made_read_only_is_committed_and_left_alone() {
     if !is_root_or_skip() {
         return;
     }
-    // Access times would be noted, deleted subvolumes freed, and commits made every second.
+    // Without the remount, access times would be updated, deleted subvolumes freed, and a commit made every
+    // second.
     let Some(mounted) = Mounted::new("rw,commit=1,strictatime", |_| {}) else {
         return;
     };
@@ -626,7 +629,7 @@ fn a_mount_made_read_only_is_committed_and_left_alone() {
     );
     drop(last);
     let begun = Instant::now();
-    // Longer than any interval.
+    // This is longer than any interval.
     while begun.elapsed() < Duration::from_millis(2500) {
         assert_eq!(std::fs::read(at("last")).unwrap(), b"written last");
         std::fs::read_dir(at("stays")).unwrap().for_each(drop);
@@ -710,7 +713,7 @@ fn a_snapshot_of_a_mount_has_what_was_just_written() {
         let words = ["subvolume", verb, "-q"].map(OsString::from);
         succeed(words.into_iter().chain(paths.iter().map(|path| at(path))));
     };
-    // The kernel remembers that these names are not there.
+    // The kernel caches that these names do not exist.
     assert!(!mounted.dir.join("a").exists() && !mounted.dir.join("s").exists());
     subvolume("create", &["a"]);
     let mut file = std::fs::File::create(mounted.dir.join("a/file")).unwrap();
@@ -729,7 +732,7 @@ fn a_snapshot_of_a_mount_has_what_was_just_written() {
     succeed(["check".as_ref(), "-q".as_ref(), mounted.image.as_os_str()]);
 }
 
-/// Runs a command of root's without the right to open files against their modes.
+/// Runs a command as root, without the capability to open files regardless of their modes.
 fn run_by_modes(words: &[&str], paths: &[PathBuf]) {
     let output = Command::new("setpriv")
         .args(["--bounding-set", "-dac_override,-dac_read_search", "--"])

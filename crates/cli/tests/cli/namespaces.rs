@@ -1,4 +1,5 @@
-//! Commands reach a mount from other network namespaces, where another process may listen in its server's place.
+//! Commands reach a mount from other network namespaces, where another process may listen under its server's
+//! address.
 #![allow(unsafe_code)]
 
 use std::ffi::{OsStr, OsString};
@@ -28,19 +29,19 @@ const GREETING_BYTES: usize = 20;
 
 fn in_another_network<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let alone = || {
-        // SAFETY: no table of descriptors is left.
+        // SAFETY: this does not unshare the table of file descriptors.
         unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
         work()
     };
     thread::scope(|scope| scope.spawn(alone).join().unwrap())
 }
 
-/// Returns the words of a command that only the server can do.
+/// Returns the words of a command that only the server can run.
 fn stats(dir: &Path) -> [OsString; 3] {
     ["filesystem".into(), "stats".into(), dir.into()]
 }
 
-/// Returns the abstract name and the path that a mount hands out.
+/// Returns the abstract name and the path in a mount's control attribute.
 fn address(dir: &Path) -> (Vec<u8>, PathBuf) {
     let value = xattr::get(dir, "system.ubtrfs.control").unwrap().unwrap();
     let zero = value.iter().position(|&byte| byte == 0);
@@ -53,7 +54,7 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// Creates a mount of root's. Returns None, loudly, where its namespace cannot be left.
+/// Creates a mount as root. Returns None, and prints that, if its namespace cannot be left.
 fn roots_mount() -> Option<Mounted> {
     if !is_root_or_skip() {
         return None;
@@ -61,17 +62,17 @@ fn roots_mount() -> Option<Mounted> {
     Mounted::new("rw", |_| {})
 }
 
-/// Takes what a client says as far as it goes, as the server would; how many bytes there were after the greeting.
+/// Accepts a client as the server would. Returns how many bytes follow its greeting.
 fn answer_in_place(listener: &UnixListener) -> usize {
     let (mut client, _) = listener.accept().unwrap();
     answer(&mut client).unwrap_or(0)
 }
 
-/// Answers a client, and returns how many bytes it sends after its greeting; None if there was no greeting.
+/// Answers a client. Returns how many bytes it sends after its greeting, or None if it sends no greeting.
 fn answer(client: &mut UnixStream) -> Option<usize> {
     let mut greeting = [0; GREETING_BYTES];
     client.read_exact(&mut greeting).ok()?;
-    // The client may have gone.
+    // The client may have disconnected.
     let _ = client.write_all(b"!");
     Some(client.read_to_end(&mut Vec::new()).unwrap_or(0))
 }
@@ -91,7 +92,7 @@ fn root_reaches_its_mount_from_another_network_namespace_and_a_stranger_does_not
         let refused = program.run(STRANGER, stats(&mounted.dir));
         assert_eq!(refused.status.code(), Some(1));
         assert!(said(&refused).contains("was mounted by user 0"));
-        // Nor by going past the client.
+        // Connecting without our client is also refused.
         let uid = Uid::from_raw(STRANGER);
         set_thread_res_uid(uid, uid, uid).unwrap();
         let error = UnixStream::connect(&path).unwrap_err();
@@ -130,7 +131,7 @@ fn a_user_reaches_his_mount_from_other_network_and_user_namespaces() {
         assert!(reached.status.success(), "{}", said(&reached));
         assert!(!program.run(STRANGER, stats(&dir)).status.success());
     });
-    // As root of a namespace of his own, where no other user has a number.
+    // Runs as root of a new user namespace, in which no other user has a number.
     let mut elsewhere = Command::new("unshare");
     elsewhere.args(["--user", "--map-root-user", "--net", "--"]);
     let elsewhere = elsewhere.arg(program.path()).args(stats(&dir));
@@ -156,7 +157,7 @@ fn leftovers_of_a_killed_server_are_swept_by_the_next() {
     let server = UnixStream::connect(&path).unwrap();
     let pid = socket_peercred(&server).unwrap().pid;
     kill_process(pid, Signal::KILL).unwrap();
-    // The connection ends with its last holder.
+    // The connection ends when the last process that holds it ends.
     let _ = (&server).read_to_end(&mut Vec::new());
     let still_served = || {
         let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
@@ -179,9 +180,9 @@ fn nobody_at_the_path_of_a_mount_is_taken_for_its_server() {
     };
     let (_, path) = address(&mounted.dir);
     fs::remove_file(&path).unwrap();
-    // A process of root, which could be the server's as far as users go.
+    // A process of root: its user alone does not distinguish it from the server.
     let impostor = UnixListener::bind(&path).unwrap();
-    // Mounts that other tests make look whether a process listens, and say nothing.
+    // When other tests mount, their servers check whether a process listens, and send nothing.
     let taken = thread::spawn(move || {
         let mut clients = impostor.incoming();
         clients.find_map(|client| answer(&mut client.unwrap()))
@@ -190,9 +191,9 @@ fn nobody_at_the_path_of_a_mount_is_taken_for_its_server() {
         fail(stats(&mounted.dir), "another process answers instead");
     });
     assert_eq!(taken.join().unwrap(), Some(0));
-    // Where the server itself is found it is asked.
+    // Where the real server can be reached, the client uses it.
     succeed(stats(&mounted.dir));
-    // A mount of another test may have swept the socket, as nothing listens at it any more.
+    // Another test's mount may have removed the socket, as no process listens on it.
     let _ = fs::remove_file(&path);
     in_another_network(|| {
         fail(stats(&mounted.dir), "No such file or directory");
@@ -246,7 +247,7 @@ fn without_a_folder_of_the_user_commands_reach_a_mount_from_its_own_network_name
     }
     let run = |words: &[OsString]| -> Output {
         let mut command = program.of(USER);
-        // Another user's.
+        // The folder belongs to another user.
         let command = command.args(words).env("XDG_RUNTIME_DIR", "/run");
         command.output().unwrap()
     };

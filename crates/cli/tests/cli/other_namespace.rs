@@ -1,9 +1,9 @@
-//! A mount namespace beside that of the tests.
+//! A mount namespace other than that of the tests.
 
 use std::io::Read;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A process with a mount namespace of its own, which keeps all mounts that are there when it is made.
+/// A process with its own mount namespace, which keeps all mounts that exist when it is created.
 pub(crate) struct Elsewhere {
     child: Child,
     _stays: Option<ChildStdin>,

@@ -1,4 +1,4 @@
-//! Running the command under test and the programs that it is compared with.
+//! Runs the tested command and the programs that it is compared with.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -15,7 +15,7 @@ pub(crate) fn ubtrfs() -> Command {
     command
 }
 
-/// Runs the command and asserts that it succeeded without a word.
+/// Runs the command and asserts that it succeeded and printed no error or warning.
 pub(crate) fn succeed<I, S>(args: I) -> Vec<u8>
 where
     I: IntoIterator<Item = S>,
@@ -28,14 +28,15 @@ where
     output.stdout
 }
 
-/// Returns the exit code of a command that fails. That of `filesystem label` is as of btrfs-progs.
+/// Returns the exit code of a command that fails. The code of `filesystem label` equals that of btrfs-progs.
 pub(crate) fn failure_of<S: AsRef<OsStr>>(args: &[S]) -> i32 {
     let is_label =
         args.len() > 1 && args[0].as_ref() == "filesystem" && args[1].as_ref() == "label";
     if is_label { 255 } else { 1 }
 }
 
-/// Runs the command and asserts that it failed with its exit code, and an error that holds `message`.
+/// Runs the command and asserts that it failed with the right exit code, and an error that contains
+/// `message`.
 pub(crate) fn fail<I, S>(args: I, message: &str) -> Output
 where
     I: IntoIterator<Item = S>,
@@ -53,7 +54,7 @@ where
     output
 }
 
-/// Returns another program's standard output and error together, whatever its exit code.
+/// Returns another program's standard output and error together, regardless of its exit code.
 pub(crate) fn both_outputs(command: &mut Command) -> String {
     let output = command
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
@@ -93,7 +94,7 @@ pub(crate) fn empty_volume() -> (Scratch, PathBuf) {
     (scratch, image)
 }
 
-/// Has what can be asked here find nothing wrong with an image.
+/// Asserts that the checkers available here find no error in an image.
 pub(crate) fn judge(image: &Path) {
     if available_or_skip() {
         judged(image);
@@ -102,7 +103,7 @@ pub(crate) fn judge(image: &Path) {
     }
 }
 
-/// Returns the files of an image as the kernel shows them, once `btrfs check` has found nothing wrong with it.
+/// Returns the files of an image as the kernel shows them, after `btrfs check` found no error in it.
 pub(crate) fn judged(image: &Path) -> Manifest {
     let scratch = Scratch::new().unwrap();
     let volume = KernelVolume::of_files(vec![image.to_owned()], scratch);
@@ -130,7 +131,7 @@ impl Waiting {
         Waiting { child, said }
     }
 
-    /// Asserts that it ends, as the subvolume is gone.
+    /// Asserts that it ends once the subvolume is gone.
     pub(crate) fn end(mut self, id: &str) {
         let mut rest = String::new();
         self.said.read_to_string(&mut rest).unwrap();

@@ -1,4 +1,4 @@
-//! Commands that scripts made for btrfs-progs call.
+//! Commands that scripts written for btrfs-progs use.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn counted_errors_of_devices_are_shown_and_reset() {
     run("device stats -z", &image);
 }
 
-/// Makes a RAID1 of two images.
+/// Creates a RAID1 of two images.
 fn mirrored() -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new().unwrap();
     let [one, two] = ["one.img", "two.img"].map(|name| scratch.file(name, 256 << 20).unwrap());
@@ -83,7 +83,7 @@ fn device_that_missed_commits_has_an_error_until_it_is_reset() {
     std::fs::rename(&two, &away).unwrap();
     let file = scratch.path().join("f");
     std::fs::write(&file, "new").unwrap();
-    // It warns of the missing device.
+    // The command warns of the missing device.
     let mut copy = ubtrfs();
     let copy = copy
         .args(["cp", "--degraded"])
@@ -92,7 +92,7 @@ fn device_that_missed_commits_has_an_error_until_it_is_reset() {
     assert!(copy.output().unwrap().status.success());
     std::fs::rename(&away, &two).unwrap();
     let missed = format!("[{}].generation_errs  1\n", two.display());
-    // A warning says that the device is behind.
+    // A warning reports that the device is behind.
     let stats = |option: &str| {
         let output = ubtrfs()
             .args(["device", "stats", option])

@@ -21,7 +21,7 @@ where
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It may have ended before the script does.
+    // It may have ended before the end of the script.
     let _ = child.stdin.take().unwrap().write_all(script.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -100,7 +100,7 @@ fn an_error_ends_a_script_with_its_line() {
             "ERROR: line 4:"
         ]
     );
-    // The quote went on to the end.
+    // The quotation continued to the end.
     assert_eq!(succeed(["ls".into(), location(&image, "")]), b"a\n");
 }
 
@@ -178,7 +178,7 @@ fn lines_take_and_refuse_what_the_command_line_does() {
             "ERROR: line 5: -i is not supported: ubtrfs does not write quota groups",
         ]
     );
-    // The format of a whole script is that of its listings.
+    // The format option of a whole script applies to its listings.
     let output = ubtrfs()
         .args(["--format", "json", "shell"])
         .arg(&image)
@@ -196,7 +196,7 @@ fn lines_take_and_refuse_what_the_command_line_does() {
     assert_eq!(list["ls"].as_array().unwrap().len(), 3);
 }
 
-/// A shell at a terminal, which script(1) gives it.
+/// A shell in a terminal, which script(1) provides.
 struct AtTerminal {
     child: std::process::Child,
     said: Vec<u8>,
@@ -219,7 +219,7 @@ impl AtTerminal {
         Some(AtTerminal { child, said })
     }
 
-    /// Reads until there have been so many prompts.
+    /// Reads until the shell has printed this many prompts.
     fn prompts(&mut self, count: usize) {
         let out = self.child.stdout.as_mut().unwrap();
         let seen = |said: &[u8]| said.windows(4).filter(|at| at == b":/> ").count();
@@ -266,10 +266,10 @@ fn end_of_the_terminal_commits() {
     shell.prompts(1);
     shell.types(b"mkdir /kept\n");
     shell.prompts(2);
-    // The terminal goes with script(1), and its shell gets SIGHUP.
+    // Killing script(1) closes the terminal, and its shell gets SIGHUP.
     shell.child.kill().unwrap();
     shell.child.wait().unwrap();
-    // The next command waits for the lock of the shell that ends.
+    // The next command waits for the lock of the shell that is ending.
     let listed = succeed(["ls".as_ref(), image.as_os_str()]);
     assert_eq!(String::from_utf8_lossy(&listed), "kept\n");
 }

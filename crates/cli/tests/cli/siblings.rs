@@ -1,4 +1,4 @@
-//! Volumes of several devices of which one is named, and the others lie beside it.
+//! Volumes of several devices. One is named, and the others are in the same folder.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use ubtrfs_sim::kernel::{KernelVolume, LoopDevice, MkfsSpec, or_skip};
 
 use crate::process::{fail, location, succeed, ubtrfs};
 
-/// Commands that read, and what comes behind the device.
+/// Commands that read, and the operands that follow the device.
 const READING: &[&str] = &[
     "ls -lR",
     "filesystem show",
@@ -54,7 +54,7 @@ fn one_device_stands_for_all_that_lie_beside_it() {
     let [first, second] = [&two.devices[0], &two.devices[1]];
     for command in READING {
         let mut with_both = words(command, first);
-        // Those that list devices do it in the order of their numbers.
+        // Commands that list devices sort them by number.
         with_both.extend(["--device".into(), second.into()]);
         let expected = match command.contains("dump-tree") {
             true => succeed([words(command, first), vec![second.into()]].concat()),
@@ -141,7 +141,7 @@ fn devices_of_a_seed_are_shown_as_by_btrfs_progs() {
     let loops = images.iter().map(|image| LoopDevice::attach(image));
     let loops: Vec<LoopDevice> = loops.collect::<Result<_, _>>().unwrap();
     for (device, image) in loops.iter().zip(images) {
-        // It complains about loop devices of other tests that go away while it looks through all.
+        // btrfs-progs complains about loop devices of other tests that disappear during its scan.
         let mut progs = Command::new("btrfs");
         let by_progs = progs.args(words("filesystem show", device.path())).output();
         let by_progs = String::from_utf8(by_progs.unwrap().stdout).unwrap();
@@ -181,7 +181,7 @@ fn devices_of_a_seed_are_shown_as_by_btrfs_progs() {
     assert_eq!(show(sprout), expected);
     fs::remove_file(clone).unwrap();
     assert_eq!(show(sprout), all);
-    // Another seed is not taken for its own.
+    // Another seed is not mistaken for its own.
     MkfsSpec::new().make(std::slice::from_ref(seed)).unwrap();
     let tuned = Command::new("btrfstune")
         .args(["-S", "1"])
@@ -213,7 +213,7 @@ fn missing_devices_of_a_volume_with_a_seed_are_shown_as_by_btrfs_progs() {
     assert_eq!(by_progs.matches("\tdevid ").count(), 2, "{by_progs}");
     assert!(by_progs.contains("*** Some devices missing"), "{by_progs}");
     assert_eq!(show(sprout).trim_end(), by_progs.trim_end());
-    // The seed is found once if it is named as well.
+    // The seed is listed once even if it is named as well.
     let both = [
         words("filesystem show", sprout),
         vec![loops[1].path().into()],

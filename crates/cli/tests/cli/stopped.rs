@@ -1,4 +1,4 @@
-//! A reader of a command's output that stops reading blocks no other process in the mount.
+//! A reader that stops reading a command's output does not block other processes in the mount.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::switch::with_uring;
 
 const FILES: usize = 4000;
 const LARGE_BYTES: usize = 40 << 20;
-/// Together more than there is room for, if nothing is given out again.
+/// Together these need more space than there is, unless freed space is reused.
 const REWRITES: u8 = 6;
 
 fn small(image: &Path) {
@@ -24,7 +24,7 @@ fn small(image: &Path) {
     succeed(words.into_iter().chain([image.into()]));
 }
 
-/// Starts a command, and returns once it has begun to write. It has more to say than a pipe takes.
+/// Starts a command, and returns once it has begun to write. Its output is larger than a pipe's buffer.
 fn begun(words: &[&str], mountpoint: &Path, last: Option<&str>) -> Child {
     let mut command = ubtrfs();
     command.args(words).arg(mountpoint).args(last);

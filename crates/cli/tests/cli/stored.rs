@@ -1,4 +1,5 @@
-//! Options of a mount decide what is on disk as they do on the kernel's mount, also those that a remount brings.
+//! Mount options determine the on-disk contents as on the kernel's mount. This includes options set by a
+//! remount.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,7 +16,7 @@ use ubtrfs_sim::{Rng, Scratch, is_root_or_skip};
 use crate::mounted::Mounted;
 use crate::process::{empty_volume, fail, location, succeed, ubtrfs};
 
-/// Returns words that compress well, and better with more effort.
+/// Returns words that compress well, and better at a higher level.
 fn words(bytes: usize) -> Vec<u8> {
     let text = [
         include_str!("callers.rs"),
@@ -34,7 +35,7 @@ fn noise(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| rng.below(256) as u8).collect()
 }
 
-/// Creates one file of each kind that options treat in a way of its own.
+/// Creates one file of each kind that options treat differently.
 fn play(dir: &Path) {
     fs::create_dir(dir).unwrap();
     let write = |name: &str, parts: &[&[u8]]| {
@@ -179,7 +180,7 @@ fn options_of_a_remount_store_files_as_on_the_kernels_mount() {
     assert_eq!(stored(&mounted.image), stored(&image));
 }
 
-/// Changes options of a mount without a word.
+/// Changes options of a mount, and asserts that nothing is printed.
 pub(crate) fn remount(mounted: &Mounted, options: &str) {
     let words = format!("remount,{options}");
     let args = ["mount".into(), "-o".into(), words.into()];
@@ -217,7 +218,7 @@ fn cut(mounted: &Mounted) -> (Scratch, std::path::PathBuf) {
     (scratch, copy)
 }
 
-/// Returns the content that a file would have after a power cut. Returns None if not even its name is left.
+/// Returns the content that a file would have after a power cut. Returns None if even its name is lost.
 fn left(mounted: &Mounted, name: &str) -> Option<Vec<u8>> {
     let (_scratch, image) = cut(mounted);
     let read = ubtrfs().arg("cat").arg(location(&image, name)).output();
@@ -304,7 +305,7 @@ fn commits_come_at_the_interval_that_is_asked_for() {
 #[test]
 fn acls_count_for_nothing_with_noacl() {
     let name = "system.posix_acl_access";
-    // The owner reads and writes, all others may nothing.
+    // The owner may read and write; all others have no permissions.
     let acl = [2, 0, 0, 0].into_iter().chain(
         [(1u8, 6u8), (4, 0), (0x20, 0)]
             .into_iter()
@@ -385,7 +386,7 @@ fn a_free_space_tree_is_made_anew_with_clear_cache() {
     mounted.mount("ro,clear_cache");
     mounted.unmount();
     assert_eq!((generation(&mounted.image), blocks(&mounted.image)), before);
-    // As it is as good as the one before, nothing else is changed.
+    // The new tree is as good as the previous one, so nothing else changes.
     mounted.mount("rw,noatime,clear_cache");
     mounted.unmount();
     // Opening the volume waits for the last commit.

@@ -1,4 +1,5 @@
-//! Commands that change subvolumes, properties and labels do and say what btrfs-progs does on the kernel's mount.
+//! Commands that change subvolumes, properties and labels have the same effect and output as btrfs-progs on
+//! the kernel's mount.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -11,7 +12,7 @@ use ubtrfs_sim::kernel::{KernelVolume, or_skip};
 use crate::edits::write;
 use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
 
-/// Commands of btrfs-progs and ours. A word that begins with '@' is a path in the volume.
+/// Valid commands of both btrfs-progs and ours. A word that begins with '@' is a path in the volume.
 pub(crate) const COMMANDS: &[&str] = &[
     "subvolume create @a @b",
     "subvolume create -p @x/y/z",
@@ -85,12 +86,12 @@ pub(crate) fn words(command: &str, path: impl Fn(&str) -> OsString) -> Vec<OsStr
     command.split(' ').map(word).collect()
 }
 
-/// Returns the outcome that both must have: the exit code, the text on standard output, and whether there is any on
-/// standard error.
+/// Returns the part of the outcome that must be equal. It contains the exit code, the text on standard
+/// output, and whether there is text on standard error.
 pub(crate) fn outcome(output: &Output, from: &str, to: &str) -> (bool, String, bool) {
     let text = str::from_utf8(&output.stdout).unwrap();
     let mut lines: Vec<String> = text.lines().map(|line| line.replace(from, to)).collect();
-    // The same volume has other generations, and numbers are given out again once a volume was closed.
+    // Generations differ between the runs. Numbers do too, as they are reused after a volume is reopened.
     for line in &mut lines {
         let is_number = |word: &str| word.trim_end_matches(':').parse::<u64>().is_ok();
         let words = line.split(' ').filter(|word| !is_number(word));
@@ -121,14 +122,14 @@ pub(crate) fn on_kernels_mount(image: &Path, program: &str) -> Vec<(bool, String
     outcomes
 }
 
-/// Asserts that the outcome of one of `COMMANDS` is that of btrfs-progs.
+/// Asserts that the outcome of one of `COMMANDS` is the same as with btrfs-progs.
 pub(crate) fn assert_as_progs(
     command: &str,
     found: &(bool, String, bool),
     expected: &(bool, String, bool),
     stderr: &str,
 ) {
-    // btrfs-progs tells of the deletion that it then cannot do.
+    // btrfs-progs announces a deletion even if it then fails.
     if expected.0 || !command.starts_with("subvolume delete") {
         assert_eq!(found, expected, "{command}: {stderr}");
     }
@@ -205,7 +206,7 @@ fn a_snapshot_shows_its_source_as_it_was() {
         let shown = succeed(["subvolume".into(), "delete".into(), at(name)]);
         assert!(shown.starts_with(b"Delete subvolume "));
     }
-    // Their space is free, and nothing waits to be cleaned.
+    // Their space is free, and no subvolume is waiting for deletion.
     let listed = succeed(["subvolume".into(), "list".into(), "-d".into(), at("")]);
     assert_eq!(listed, b"");
     succeed(["check".as_ref(), "-q".as_ref(), image.as_os_str()]);
@@ -263,7 +264,7 @@ fn files_move_into_other_subvolumes() {
     assert_eq!(succeed(["ls".into(), at("")]), b"s\n");
     let long = succeed(["ls".into(), "-ln".into(), at("s/dir")]);
     assert!(String::from_utf8(long).unwrap().contains(" 2 7 8 "));
-    // The subvolume itself moves as a name.
+    // The subvolume itself is moved like a file.
     succeed(["mkdir".into(), at("d")]);
     succeed(["touch".into(), at("d/file")]);
     succeed(["mv".into(), at("s"), at("d/t")]);
@@ -323,7 +324,7 @@ fn a_received_subvolume_is_made_writable_by_force_only() {
     volume.check().unwrap();
 }
 
-/// Tells the kernel that a subvolume was received.
+/// Marks a subvolume as received, in the kernel's mount.
 #[allow(unsafe_code)]
 fn set_received(subvolume: &Path) {
     use rustix::ioctl::{Updater, ioctl, opcode};
@@ -331,7 +332,7 @@ fn set_received(subvolume: &Path) {
     let mut argument = [0; 200];
     argument[..16].fill(7);
     let file = std::fs::File::open(subvolume).unwrap();
-    // SAFETY: the number is of an ioctl with an argument of 200 bytes, any of which are one.
+    // SAFETY: the number belongs to an ioctl with an argument of 200 bytes, which may have any values.
     let done = unsafe { ioctl(file, Updater::<SET_RECEIVED_SUBVOL, _>::new(&mut argument)) };
     done.unwrap();
 }

@@ -1,9 +1,9 @@
-//! Databases on a mount whose server is killed: they recover, and each commit that was acknowledged is there.
+//! Databases on a mount whose server is killed: they recover, and contain each commit that was acknowledged.
 //!
-//! In each round databases work until the kill, and recover on our mount. Both checkers look at the image as it was left
-//! by the kill and as it was left by the recovery. In every third round a copy recovers on the kernel's mount, too.
+//! In each round databases run until the kill, and recover on our mount. Both checkers examine the image
+//! after the kill and after the recovery. In every third round a copy also recovers on the kernel's mount.
 //!
-//! UBTRFS_SOAK: 50 rounds; else a few.
+//! UBTRFS_SOAK: 50 rounds; otherwise only a few.
 
 use std::path::Path;
 use std::process::Child;
@@ -12,7 +12,7 @@ use ubtrfs_sim::Rng;
 
 use crate::fixture::{Bench, is_soak, say, seed};
 
-/// Options of the mount, in turns.
+/// Mount options, used in turn.
 const OPTIONS: [&str; 6] = [
     "commit=30",
     "commit=1,transport=classic",
@@ -23,17 +23,18 @@ const OPTIONS: [&str; 6] = [
 ];
 
 pub(crate) trait Database {
-    /// Makes the databases in an empty directory.
+    /// Creates the databases in an empty directory.
     fn create(&mut self, dir: &Path);
 
-    /// Makes transactions, kills the server of the mount at a random time, and returns how many commits were
+    /// Runs transactions, and kills the server of the mount at a random time. Returns how many commits were
     /// acknowledged since the last call.
     fn work_and_kill(&mut self, dir: &Path, round: u64, server: Child, rng: &mut Rng) -> u64;
 
-    /// Lets the databases recover, and asserts that they are sound and have all that was acknowledged.
+    /// Lets the databases recover, and asserts that they are consistent and contain every acknowledged
+    /// commit.
     fn verify(&mut self, dir: &Path, by: &str);
 
-    /// Takes what was found last as what has to be there from now on.
+    /// Takes the last contents found as the expected minimum from now on.
     fn accept(&mut self);
 }
 

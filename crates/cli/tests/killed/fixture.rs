@@ -1,4 +1,5 @@
-//! A volume in an image, the process that serves it, and the checks of what is left when that was killed.
+//! A volume in an image, the process that serves it, and the checks of the image after that process was
+//! killed.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -17,7 +18,7 @@ use ubtrfs_sim::Rng;
 const IMAGE_BYTES: u64 = 1 << 30;
 const BUSY_TRIES: u32 = 100;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
-/// Lines of its log.
+/// Lines of the kernel's log to print.
 const WORDS_OF_KERNEL: usize = 40;
 
 pub(crate) fn ubtrfs() -> Command {
@@ -30,7 +31,7 @@ pub(crate) fn system(program: &str) -> Command {
     command
 }
 
-/// Writes past the capture of the test harness.
+/// Writes directly to standard error, which the test harness does not capture.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -66,7 +67,7 @@ impl Bench {
         let bench = Bench {
             dir: tempfile::tempdir().unwrap(),
         };
-        // Servers of databases run as users of their own.
+        // Database servers run as other users.
         fs::set_permissions(bench.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(bench.mountpoint()).unwrap();
         let image = File::create(bench.image()).unwrap();
@@ -91,7 +92,7 @@ impl Bench {
         self.dir.path().join("mnt")
     }
 
-    /// Serves the mount until it is killed.
+    /// Serves the mount until the process is killed.
     pub(crate) fn serve_with(&self, options: &str) -> Child {
         let mut child = ubtrfs()
             .args(["mount", "-f", "-o", options])
@@ -112,7 +113,7 @@ impl Bench {
                 break;
             }
         }
-        // It must not wait for a reader of what it says.
+        // The server must not block on its output.
         thread::spawn(move || io::copy(&mut said, &mut io::stderr()));
         child
     }
@@ -129,12 +130,12 @@ impl Bench {
         assert!(!self.is_mounted());
     }
 
-    /// Asserts that both checkers find nothing.
+    /// Asserts that both checkers find no error.
     pub(crate) fn check(&self) {
         check_image(&self.image());
     }
 
-    /// Returns whether the superblock names a log that the next mount replays.
+    /// Returns whether the superblock points to a log that the next mount replays.
     pub(crate) fn has_log(&self) -> bool {
         let mut block = vec![0; SUPERBLOCK_SIZE];
         let image = File::open(self.image()).unwrap();
@@ -144,7 +145,8 @@ impl Bench {
         Superblock::from_block(&block).unwrap().has_log()
     }
 
-    /// Looks at a copy of the volume on the kernel's mount, which replays the log. False if the kernel has no btrfs.
+    /// Runs `look` on a copy of the volume on the kernel's mount, which replays the log. Returns false if the
+    /// kernel has no btrfs.
     pub(crate) fn on_kernel(&self, look: impl FnOnce(&Path)) -> bool {
         let dir = self.dir.path().join("kernel");
         fs::create_dir_all(&dir).unwrap();
@@ -178,8 +180,8 @@ impl Bench {
 }
 
 impl Bench {
-    /// Prints what the checkers find in the image, in the copy of it that the kernel had mounted, and in another copy.
-    /// The image may be sound, and a copy not: the other one is made without looking for holes.
+    /// Prints the checkers' findings in the image, in the copy that the kernel mounted, and in another copy.
+    /// The image may be intact while a copy is not. The other copy is made without looking for holes.
     fn say_where_a_fault_is(&self, copy: &Path) {
         let other = self.dir.path().join("other.img");
         let copied = system("cp")
@@ -198,7 +200,7 @@ impl Bench {
     }
 }
 
-/// Prints the end of the kernel's log: only there it says why it refused a block.
+/// Prints the end of the kernel's log: it is the only place that shows why the kernel refused a block.
 fn say_last_words_of_kernel() {
     let Ok(log) = system("dmesg").output() else {
         return;
@@ -209,7 +211,7 @@ fn say_last_words_of_kernel() {
     say(&lines[last..].join("\n"));
 }
 
-/// Tries again while the mount is busy: a process that another test has just begun may still hold its files.
+/// Retries while the mount is busy: a process that another test has just started may still hold its files.
 fn unmount(dir: &Path) -> Output {
     for _ in 0..BUSY_TRIES {
         let ended = system("umount").arg(dir).output().unwrap();

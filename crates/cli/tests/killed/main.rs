@@ -1,7 +1,7 @@
-//! The process behind a mount is killed under load, again and again. Synced data is whole, both checkers find nothing,
-//! and the kernel sees the same.
+//! The process that serves a mount is killed under load, many times. Synced data is complete, both checkers
+//! find no error, and the kernel shows the same files.
 //!
-//! UBTRFS_SOAK: 100 times; else a few. UBTRFS_SEED: the seed.
+//! UBTRFS_SOAK: 100 times; otherwise only a few. UBTRFS_SEED: the seed.
 
 mod databases;
 mod fixture;
@@ -26,10 +26,10 @@ use ubtrfs_sim::{Rng, with_roots_rights};
 use fixture::{Bench, churn, expect_success, is_soak, seed, ubtrfs};
 
 const WRITERS: u64 = 3;
-/// Files that are looked at after each kill; older ones are looked at in the end.
+/// Files that are checked after each kill; older ones are checked at the end.
 const RECENT: usize = 200;
 
-/// A file whose fsync returned, before its directory's did.
+/// A file whose fsync returned before that of its directory.
 #[derive(Clone, Debug)]
 struct Synced {
     name: String,
@@ -64,8 +64,8 @@ impl Synced {
     }
 }
 
-/// Returns the mount options of a round. Two of four rounds are as where the kernel offers no io_uring. Two have a log,
-/// which holds synced data for longer.
+/// Returns the mount options of a round. Two of four rounds do not use io_uring, as on kernels without it.
+/// Two use a log, which keeps synced data longer.
 fn options_of(round: u64) -> &'static str {
     match round % 4 {
         0 => "commit=1,notreelog",
@@ -75,7 +75,7 @@ fn options_of(round: u64) -> &'static str {
     }
 }
 
-/// Asserts that the kernel sees the files, too.
+/// Asserts that the kernel also shows the files.
 fn ask_kernel(bench: &Bench, files: &[Synced]) {
     bench.on_kernel(|dir| {
         for file in files {
@@ -84,7 +84,7 @@ fn ask_kernel(bench: &Bench, files: &[Synced]) {
     });
 }
 
-/// Makes a file that is durable when this returns, in one of the ways to ask for that.
+/// Creates a file that is durable when this returns. There are several methods.
 fn make_durable(path: &Path, contents: &[u8], way: u64) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true);
@@ -102,7 +102,7 @@ fn make_durable(path: &Path, contents: &[u8], way: u64) -> io::Result<()> {
     }
 }
 
-/// Makes files, syncs each if that is wanted, and tells of it, until the mount or the receiver is gone.
+/// Creates files, optionally syncs each, and reports them, until the mount or the receiver is gone.
 fn write_and_report(
     dir: &Path,
     prefix: &str,
@@ -111,7 +111,7 @@ fn write_and_report(
     is_synced: bool,
 ) {
     for number in 0u64.. {
-        // Of an empty file nothing is written, so that the flag to sync what is written means nothing.
+        // For an empty file there is no write, so the flag to sync writes would have no effect.
         let len = 1 + match rng.below(4) {
             0 => rng.below(3000),
             1 => rng.below(70_000),
@@ -133,7 +133,7 @@ fn write_and_report(
     }
 }
 
-/// Works until `enough` files were synced, and kills the server in the midst of what follows.
+/// Works until `enough` files were synced, and kills the server while the work continues.
 fn work_and_kill(bench: &Bench, mut server: Child, round: u64, rng: &mut Rng) -> Vec<Synced> {
     let dir = bench.mountpoint();
     let enough = 5 + rng.below(40) as usize;
@@ -155,7 +155,7 @@ fn work_and_kill(bench: &Bench, mut server: Child, round: u64, rng: &mut Rng) ->
         server.kill().unwrap();
         server.wait().unwrap();
         is_over.store(true, Ordering::Relaxed);
-        // Those that returned before the kill count as well.
+        // Files whose sync returned before the kill count as well.
         synced.extend(heard.iter());
     });
     assert!(
@@ -166,7 +166,7 @@ fn work_and_kill(bench: &Bench, mut server: Child, round: u64, rng: &mut Rng) ->
     synced
 }
 
-/// Works in directories that are held open, tells the server to end in the midst of it, goes on, and leaves.
+/// Works in directories that are kept open, asks the server to end, continues for a while, and closes them.
 fn work_and_terminate(bench: &Bench, mut server: Child, round: u64, rng: &mut Rng) -> Vec<Synced> {
     let enough = 10 + rng.below(60) as usize;
     let is_over = AtomicBool::new(false);
@@ -239,7 +239,7 @@ fn a_killed_server_loses_nothing_that_was_synced() {
         for file in &synced[recent..] {
             file.check(&bench.mountpoint(), "next mount");
         }
-        // Room for what comes.
+        // Make room for new files.
         for old in synced.drain(..recent) {
             fs::remove_file(bench.mountpoint().join(&old.name)).unwrap();
         }
@@ -255,14 +255,14 @@ fn a_killed_server_loses_nothing_that_was_synced() {
     }
 }
 
-/// A way to change a file that is durable when it returns; the file's contents afterwards.
+/// A method of changing a file, durable when it returns. It returns the resulting contents.
 type Change = fn(&Path) -> Vec<u8>;
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
-/// Creates a file that is there for good, with the flag of `chattr +S`.
+/// Creates a durable file with the flag of `chattr +S`.
 fn flagged(path: &Path) -> File {
     fs::write(path, b"before").unwrap();
     let file = File::options().read(true).write(true).open(path).unwrap();
@@ -332,7 +332,7 @@ fn a_copy_is_durable_when_it_returns_where_writes_are() {
     bench.check();
 }
 
-/// Makes a change on a mount whose server is killed then, and looks at what is left.
+/// Makes a change on a mount, kills its server, and checks the file.
 fn assert_durable(bench: &Bench, options: &str, name: &str, change: Change) {
     let mut server = bench.serve_with(&format!("commit=300,{options}"));
     let path = bench.mountpoint().join(format!("{name}-{options}"));
@@ -361,7 +361,7 @@ fn a_file_with_the_flag_for_it_is_durable_when_a_write_returns() {
     bench.check();
 }
 
-/// Writes in parts, all of them begun before the first is waited for.
+/// Writes in parts. All are started before this waits for the first.
 #[allow(unsafe_code)]
 fn write_without_waiting(path: &Path, flags: OFlags, contents: &[u8]) {
     const PART_BYTES: usize = 2 << 20;
@@ -379,7 +379,7 @@ fn write_without_waiting(path: &Path, flags: OFlags, contents: &[u8]) {
             part.len().try_into().unwrap(),
         );
         let write = write.offset((number * PART_BYTES) as u64).build();
-        // SAFETY: the file and its contents stay until all writes are completed.
+        // SAFETY: the file and its contents stay alive until all writes are completed.
         unsafe { ring.submission().push(&write.user_data(part.len() as u64)) }.unwrap();
     }
     ring.submit_and_wait(count).unwrap();
@@ -436,7 +436,7 @@ fn a_write_that_nobody_waits_for_is_durable_when_it_is_completed() {
     bench.check();
 }
 
-/// An operation: its name, its action in a directory with `file` and `dir/inside`, and the entries afterwards.
+/// An operation: its name, its action in a directory with `file` and `dir/inside`, and the resulting entries.
 type Naming = (&'static str, fn(&Path), &'static [&'static str]);
 
 const NAMING: &[Naming] = &[
@@ -510,7 +510,7 @@ const NAMING: &[Naming] = &[
     ),
 ];
 
-/// Changes a subvolume by a command that the server runs.
+/// Changes a subvolume with a command that the server runs.
 fn subvolume(verb: &str, args: &[PathBuf]) {
     let made = ubtrfs().args(["-q", "subvolume", verb]).args(args).output();
     expect_success(verb, &made.unwrap());

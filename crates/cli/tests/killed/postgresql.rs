@@ -1,7 +1,7 @@
-//! PostgreSQL under 4 clients of pgbench, whose log tells which commits were acknowledged.
+//! PostgreSQL with 4 pgbench clients. Their log shows which commits were acknowledged.
 //!
-//! The server refuses to run as root, so that root runs its programs as the user that its package makes. It has no port:
-//! its socket lies beside the mount, as does the log of the clients.
+//! PostgreSQL refuses to run as root, so root runs its programs as the user that its package creates. It
+//! listens on no port. Its socket is outside the mount, as is the log of the clients.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use ubtrfs_sim::Rng;
 use crate::databases::{Database, assert_survives};
 use crate::fixture::{expect_success, say};
 
-/// Debian has each version's programs in a folder of its own, where PATH does not lead.
+/// Debian stores each version's programs in a separate folder, which is not in PATH.
 const VERSIONS: &str = "/usr/lib/postgresql";
 const NEEDED: [&str; 7] = [
     "initdb",
@@ -33,9 +33,9 @@ const NEEDED: [&str; 7] = [
 const USER: &str = "postgres";
 const CLIENTS: u64 = 4;
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// Ways to make the write-ahead log durable, in turns.
+/// Methods of syncing the write-ahead log, used in turn.
 const SYNC_METHODS: [&str; 4] = ["fdatasync", "open_datasync", "fsync", "open_sync"];
-/// Small segments and checkpoints in short order, so that kills meet them.
+/// Small segments and frequent checkpoints, so that some kills happen during these.
 const SETTINGS: [&str; 4] = [
     "listen_addresses=",
     "max_wal_size=8MB",
@@ -46,7 +46,8 @@ const SETTINGS: [&str; 4] = [
 const SCHEMA: &str = "CREATE EXTENSION amcheck;
     CREATE TABLE acknowledged (round int, client int, n int, filler text, PRIMARY KEY (round, client, n));";
 
-/// pgbench's own transaction, which also counts itself. A client's variables stay from one transaction to the next.
+/// pgbench's own transaction, which also counts itself. A client's variables persist from one transaction to
+/// the next.
 const TRANSACTION: &str = r"\set n :n + 1
 \set aid random(1, 100000)
 \set bid 1
@@ -66,7 +67,7 @@ const SUMS_AGREE: &str = "SELECT count(DISTINCT sum) FROM (
     UNION ALL SELECT sum(bbalance) FROM pgbench_branches UNION ALL SELECT coalesce(sum(delta), 0) FROM pgbench_history
 ) AS sums;";
 
-/// Where the programs lie, and the user that runs them.
+/// The folder of the programs, and the user that runs them.
 #[derive(Clone)]
 struct Programs {
     dir: PathBuf,
@@ -75,7 +76,7 @@ struct Programs {
 }
 
 impl Programs {
-    /// Fails with the reason why PostgreSQL cannot run here.
+    /// Returns the reason if PostgreSQL cannot run here.
     fn find() -> Result<Programs, String> {
         let found = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
         let mut dirs: Vec<_> = found.map(|entry| entry.path().join("bin")).collect();
@@ -117,12 +118,12 @@ fn ids_of(user: &str, passwd: &str) -> Option<(u32, u32)> {
     Some((uid, fields.next()?.parse().ok()?))
 }
 
-/// A server that runs.
+/// A running server.
 struct Server {
     programs: Programs,
     process: Child,
     socket_dir: PathBuf,
-    /// Reads what the server and all of its processes say, until the last of them is gone.
+    /// Reads the output of the server and all of its processes, until the last of them is gone.
     said: Option<JoinHandle<String>>,
 }
 
@@ -183,7 +184,7 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Returns what was said, once no process of the server is left.
+    /// Returns the output, once no process of the server is left.
     fn end_by(&mut self, signal: Signal) -> String {
         let _ = kill_process(Pid::from_child(&self.process), signal);
         let _ = self.process.wait();
@@ -203,7 +204,7 @@ impl Drop for Server {
     }
 }
 
-/// A session of a client in a round.
+/// A client's session in a round.
 type Session = (u64, u64);
 
 struct Postgresql {
@@ -211,9 +212,9 @@ struct Postgresql {
     /// A directory on another file system, for sockets and the log of the clients.
     aside: tempfile::TempDir,
     starts: usize,
-    /// The last transaction of each session that has to be there.
+    /// The last transaction of each session that must be present.
     acknowledged: BTreeMap<Session, u64>,
-    /// The round whose sessions the last kill cut off. Each may have committed once more.
+    /// The round whose sessions the last kill ended. Each may have committed one more transaction.
     cut_off: u64,
     found: BTreeMap<Session, u64>,
 }
@@ -264,7 +265,7 @@ impl Postgresql {
         pgbench.spawn().unwrap()
     }
 
-    /// Takes what the log of the clients has, a line for each commit, and returns how many these are.
+    /// Reads the log of the clients, one line for each commit, and returns the number of lines.
     fn take_log(&mut self, round: u64, pgbench: u32) -> u64 {
         let prefix = self.log_prefix(round);
         let path = format!("{}.{pgbench}", prefix.display());

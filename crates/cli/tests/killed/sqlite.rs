@@ -1,4 +1,4 @@
-//! SQLite with each kind of journal, a writer for each, side by side.
+//! SQLite with each kind of journal, and a concurrent writer for each.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,10 +12,10 @@ use ubtrfs_sim::Rng;
 use crate::databases::{Database, assert_survives};
 use crate::fixture::{churn, expect_success, system};
 
-/// A journal mode, and what it needs for a commit to be durable when it returns.
+/// A journal mode, and the setting that makes a commit durable when it returns.
 ///
-/// EXTRA syncs the directory that the rollback journal is deleted from. Without it the journal may come back after a
-/// crash and undo the commit.
+/// EXTRA syncs the directory that the rollback journal is deleted from. Without it the journal may reappear
+/// after a crash and undo the commit.
 const MODES: [(&str, &str); 4] = [
     ("wal", "FULL"),
     ("delete", "EXTRA"),
@@ -23,8 +23,8 @@ const MODES: [(&str, &str); 4] = [
     ("persist", "FULL"),
 ];
 
-/// SQLite syncs the directory last in this mode, and tells of a commit even if it cannot open it. The kill may come between
-/// the two. So only those that it told of before the kill count.
+/// In this mode SQLite syncs the directory last, and reports a commit even if it cannot open the directory.
+/// The kill may happen between the two. So only commits reported before the kill count.
 const TELLS_TOO_MUCH: &str = "delete";
 
 const SCHEMA: &str =
@@ -35,11 +35,11 @@ const SCHEMA: &str =
 struct Journalled {
     mode: &'static str,
     synchronous: &'static str,
-    /// Transactions that have to be there: numbers from 1 on.
+    /// The number of transactions that must be present, numbered from 1.
     acknowledged: u64,
     /// The last transaction that the program reported.
     reported: u64,
-    /// Transactions that the last recovery found.
+    /// The number of transactions that the last recovery found.
     found: u64,
 }
 
@@ -48,7 +48,7 @@ struct Sqlite(Vec<Journalled>);
 impl Journalled {
     fn program(&self, dir: &Path) -> Command {
         let mut command = system("stdbuf");
-        // A line is told when it is printed. The program writes to a pipe in blocks of its own accord.
+        // stdbuf makes the program print each line at once. By default it writes to a pipe in blocks.
         command
             .args(["-oL", "sqlite3", "-bail", "-batch"])
             .arg(dir.join(format!("{}.db", self.mode)))
@@ -58,7 +58,8 @@ impl Journalled {
         command
     }
 
-    /// Returns the settings of a script. The log of a WAL is written back often, so that kills meet that, too.
+    /// Returns the settings of a script. The WAL is often written back, so that some kills happen during
+    /// that.
     fn pragmas(&self) -> String {
         format!(
             "PRAGMA journal_mode={};\nPRAGMA synchronous={};\nPRAGMA wal_autocheckpoint=60;\nPRAGMA busy_timeout=10000;\n",
@@ -66,7 +67,7 @@ impl Journalled {
         )
     }
 
-    /// Runs a script to its end and returns what it prints.
+    /// Runs a script to its end and returns its output.
     fn run(&self, dir: &Path, script: &str, by: &str) -> String {
         let mut child = self.program(dir).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
@@ -77,7 +78,7 @@ impl Journalled {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Feeds transactions until the program ends, and sends the number of each commit that it acknowledged.
+    /// Runs transactions until the program ends, and sends the number of each commit that it acknowledged.
     fn write_and_report(&self, dir: &Path, mut rng: Rng, sender: &Sender<(&'static str, u64)>) {
         let mut child = self.program(dir).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
@@ -123,7 +124,7 @@ impl Journalled {
         if (is_sound, differing) != ("ok", "0") || sums != [found; 3] {
             wrong();
         }
-        // The one that was under way may be there.
+        // The transaction in progress may also be present.
         let wanted = self.acknowledged..=self.reported + 1;
         assert!(
             wanted.contains(&found),
@@ -176,7 +177,7 @@ impl Database for Sqlite {
             server.kill().unwrap();
             server.wait().unwrap();
             is_over.store(true, Ordering::Relaxed);
-            // Those that returned before the kill count as well.
+            // Commits that returned before the kill count as well.
             late.extend(heard.iter());
         });
         let commits = acknowledged.len() + late.len();

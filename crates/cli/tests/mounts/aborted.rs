@@ -1,4 +1,4 @@
-//! A device that takes no writes any more: the mount is read-only from then on, and says so.
+//! A device that rejects writes: the mount is read-only from then on, and reports it.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use crate::served::{Place, Server, alone, assert_ok, can_mount, read_from, ubtrf
 
 const DISK_BYTES: u64 = 64 << 20;
 
-/// A small file system in memory, with an image in it that does not fit once all is taken.
+/// A small file system in memory with an image in it, which can no longer grow once the file system is full.
 struct Disk {
     place: Place,
     dir: PathBuf,
@@ -33,7 +33,7 @@ impl Disk {
         Disk { place, dir }
     }
 
-    /// Takes all that is left.
+    /// Fills the rest of the file system.
     fn fill(&self) {
         let mut rest = File::create(self.dir.join("rest")).unwrap();
         while rest.write_all(&[1; 4096]).is_ok() {}
@@ -73,7 +73,8 @@ fn is_read_only_once_its_device_takes_no_writes(disk: &Disk, source: &Path) {
         let _ = File::create(mountpoint.join(format!("new{number}")));
     }
     assert!(kept.sync_all().is_err());
-    // With a file open for writing the kernel does not make it read-only; it is told so of this one in the meantime.
+    // While a file is open for writing, the kernel does not make the mount read-only. The server logs that it
+    // is waiting for this file.
     server.wait_for("until no file is open for writing");
     assert!(!is_shown_read_only(mountpoint));
     assert!(is_refused((&kept).write(b"x")));

@@ -1,6 +1,7 @@
-//! overlayfs on a mount, as podman and Docker use it: files stay readable when the kernel has forgotten all that it can.
+//! overlayfs on a mount, as podman and Docker use it: files stay readable after the kernel has evicted all
+//! unused names and inodes.
 //!
-//! overlayfs looks for the origin of each file that was copied up by its handle.
+//! overlayfs looks up the origin of each copied-up file by its handle.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +11,13 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::served::{Place, Server, alone, assert_ok, can_mount};
 
-/// An overlay whose layers are all in one mount. It is gone with this.
+/// An overlay whose layers are all in one mount. Dropping it unmounts it.
 struct Overlay {
     shown: PathBuf,
 }
 
 impl Overlay {
-    /// Makes the layers that are not there yet.
+    /// Creates the missing layers, and mounts the overlay.
     fn over(dir: &Path, options: &str) -> Overlay {
         let layer = |name: &str| {
             let layer = dir.join(name);
@@ -62,7 +63,7 @@ impl Drop for Overlay {
     }
 }
 
-/// Has the kernel forget all unused names and inodes, as when memory is short.
+/// Makes the kernel evict all unused names and inodes, as it does when memory is low.
 fn forget_inodes() {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
@@ -126,7 +127,7 @@ fn files_that_were_copied_up_stay_readable_without_caches() {
             }
         };
         all_are_right(&overlay, "after the copies");
-        // The kernel cannot forget what is open.
+        // The kernel cannot evict open files.
         let held = fs::File::open(overlay.shown.join("one")).unwrap();
         all_are_right(&overlay, "with one open");
         assert_eq!(held.metadata().unwrap().len(), expected("one").len() as u64);
@@ -174,7 +175,7 @@ fn names_of_one_file_stay_together_in_an_overlay_with_an_index() {
     assert!(server.end().is_some());
 }
 
-/// podman, with all that it keeps in one folder.
+/// podman, with all its data in one folder.
 struct Podman {
     folder: PathBuf,
     storage: PathBuf,
@@ -224,7 +225,7 @@ impl Podman {
             "--pull",
             "never",
         ];
-        // podman's own limits are more than root may set in a container.
+        // podman's default limits are higher than root may set in a container.
         words.extend([
             "--ulimit",
             "nofile=1000:1000",
@@ -235,7 +236,7 @@ impl Podman {
         self.said(&words)
     }
 
-    /// Leaves nothing mounted below the mount.
+    /// Unmounts everything below the mount.
     fn close(&self) {
         let _ = unmount(self.storage.join("overlay"), UnmountFlags::DETACH);
     }
@@ -248,7 +249,7 @@ RUN ["/bin/busybox", "sh", "-c", "echo one > /one; echo two > /two; /bin/busybox
 RUN ["/bin/busybox", "sh", "-c", "echo built >> /one; /bin/busybox rm /two; /bin/busybox mv /dir /moved"]
 "#;
 
-/// Returns a static program with a shell for containers. Skips the test where podman cannot run it.
+/// Returns a static program with a shell for containers. Skips the test if podman cannot run.
 fn has_podman_or_skip() -> Option<PathBuf> {
     let runs = |program: &str| {
         let version = Command::new(program).arg("--version").output();
@@ -303,7 +304,7 @@ fn podman_builds_and_runs_containers_on_a_mount() {
         &and_show("echo run >> /one; echo run >> /moved/in"),
     );
     assert_eq!(first, "one\nbuilt\nrun\nin\nrun\n");
-    // The container is mounted while the kernel forgets.
+    // The container stays mounted while the kernel evicts inodes.
     let root = podman.said(&["mount", "first"]);
     let root = Path::new(root.trim_end()).to_owned();
     for round in 0..3 {
@@ -322,7 +323,7 @@ fn podman_builds_and_runs_containers_on_a_mount() {
     place.umount();
     assert!(server.end().is_some());
 
-    // A remount, as after a reboot.
+    // A new mount, as after a reboot.
     fs::remove_dir_all(podman.folder.join("run")).unwrap();
     let mut server = place.serve();
     forget_inodes();

@@ -1,6 +1,6 @@
-//! Discards of freed space: by option, on request, and by commands on images.
+//! Discards of freed space: by mount option, on request, and by commands on images.
 //!
-//! An image shows it by its blocks.
+//! The tests observe them in the number of blocks that the image occupies.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -29,7 +29,7 @@ fn allocated(image: &Path) -> u64 {
 }
 
 fn write_file(place: &Place, name: &str, len: u64) {
-    // Nothing that compresses, or that a host may leave out.
+    // Data that a host does not omit.
     let bytes = vec![0x5a; len as usize];
     fs::write(place.mountpoint.join(name), bytes).unwrap();
 }
@@ -38,7 +38,7 @@ fn sync(place: &Place) {
     assert_ok(ubtrfs().args(["filesystem", "sync"]).arg(&place.mountpoint));
 }
 
-/// Removes a file, and returns when the space of it is free: the kernel has to forget the file first.
+/// Removes a file, and returns when its space is free: the kernel must forget the file first.
 fn remove_file(place: &Place, name: &str) {
     let free_bytes = || {
         let shown = statvfs(&place.mountpoint).unwrap();
@@ -76,7 +76,7 @@ fn fstrim(path: &Path, options: &[&str]) -> Output {
     command.arg("-v").args(options).arg(path).output().unwrap()
 }
 
-/// Returns the bytes that fstrim says.
+/// Returns the number of bytes that fstrim printed.
 fn trimmed(output: &Output) -> u64 {
     let said = String::from_utf8_lossy(&output.stdout);
     let number = said.split_once('(').and_then(|(_, rest)| {
@@ -86,7 +86,7 @@ fn trimmed(output: &Output) -> u64 {
     number.unwrap_or_else(|| panic!("{output:?}"))
 }
 
-/// Asserts that both checkers, and the kernel, find nothing.
+/// Asserts that both checkers and the kernel find no error.
 fn must_be_sound(image: &Path) {
     assert_ok(ubtrfs().args(["check", "-q"]).arg(image));
     if kernel::or_skip("the kernel's verdict on a trimmed volume") {
@@ -157,7 +157,7 @@ fn remount_changes_when_freed_space_is_discarded() {
             remove_file(&place, "file");
             assert!(remount(&place, to).status.success());
             assert_eq!(figures(&place)["mode"], mode, "from {from}");
-            // A remount that says nothing of it leaves it.
+            // A remount that does not mention the option leaves it unchanged.
             assert!(remount(&place, "commit=7").status.success());
             assert_eq!(figures(&place)["mode"], mode, "from {from}");
         }
@@ -188,10 +188,11 @@ fn fstrim_discards_what_is_free_and_says_how_much() {
     assert!(trimmed(&first) > 300 * MIB, "{first:?}");
     assert!(allocated(&place.image) + 95 * MIB < full);
     assert_eq!(figures(&place)["trim_bytes"], trimmed(&first));
-    // Free space of block groups again, what no chunk has only once; of any directory.
+    // It trims the free space of block groups again, but space without a chunk only once. Any directory
+    // works.
     let again = fstrim(&place.mountpoint.join("dir"), &[]);
     assert!((1..trimmed(&first)).contains(&trimmed(&again)), "{again:?}");
-    // No free extent is so long.
+    // No free extent is this long.
     let long = fstrim(&place.mountpoint, &["-m", "1T"]);
     assert_eq!(trimmed(&long), 0);
     assert!(remount(&place, "ro").status.success());
@@ -341,7 +342,7 @@ fn server_that_is_killed_in_a_trim_leaves_a_sound_volume() {
     place.umount();
 }
 
-/// Creates many free runs, between files that stay.
+/// Creates many free runs, separated by files that stay.
 fn make_gaps(place: &Place) {
     for number in 0..2000 {
         write_file(place, &format!("file{number}"), 64 << 10);
@@ -353,7 +354,8 @@ fn make_gaps(place: &Place) {
     sync(place);
 }
 
-/// Asserts that files are as `make_gaps` leaves them, and that a mount can create, sync and remove a file.
+/// Asserts that the files are as `make_gaps` leaves them, and that the mount can create, sync and remove a
+/// file.
 fn must_work(place: &Place) {
     for number in (1..2000).step_by(2) {
         let bytes = fs::read(place.mountpoint.join(format!("file{number}"))).unwrap();
@@ -364,7 +366,7 @@ fn must_work(place: &Place) {
     fs::remove_file(place.mountpoint.join("new")).unwrap();
 }
 
-/// Kills fstrim while it waits for the mount. False if it was done before.
+/// Kills fstrim while it waits for the mount. Returns false if fstrim had already ended.
 fn kill_in_the_middle(place: &Place, server: &Server) -> bool {
     let trim_bytes = || figures(place)["trim_bytes"].as_u64().unwrap();
     let before = trim_bytes();
@@ -378,7 +380,7 @@ fn kill_in_the_middle(place: &Place, server: &Server) -> bool {
     let was_running = trim.try_wait().unwrap().is_none();
     trim.kill().unwrap();
     server.signal(Signal::CONT);
-    // It waits for an answer, which it gets.
+    // fstrim waits for an answer, which the server sends now.
     let ended = trim.wait().unwrap();
     was_running && ended.signal() == Some(Signal::KILL.as_raw())
 }
@@ -417,7 +419,7 @@ fn fstrim_works_over_io_uring() {
         }
     };
     make_gaps(&place);
-    // Others are answered meanwhile, however many trim.
+    // Other requests are answered in the meantime, regardless of the number of trims.
     std::thread::scope(|scope| {
         let trims = [(); 4].map(|()| scope.spawn(|| trimmed(&fstrim(&place.mountpoint, &[]))));
         must_work(&place);
@@ -432,7 +434,7 @@ fn fstrim_works_over_io_uring() {
     must_be_sound(&place.image);
 }
 
-/// A directory whose files can have no holes punched, as long as this lives.
+/// A directory whose files cannot have holes punched, as long as this lives.
 struct WithoutHoles(PathBuf);
 
 impl WithoutHoles {
@@ -492,7 +494,7 @@ fn image_that_can_have_no_holes_is_reported_once() {
     );
 }
 
-/// Fills an image with a tree of files and nothing else. Returns the bytes that the host has allocated for it.
+/// Fills an image with only a tree of files. Returns the bytes that the host has allocated for it.
 fn filled(place: &Place) -> u64 {
     let tree = place.scratch.path().join("tree");
     fs::create_dir_all(tree.join("dir")).unwrap();
@@ -537,7 +539,7 @@ fn removed_tree_leaves_a_small_image_unless_disabled() {
             .as_u64()
             .unwrap()
     };
-    // Space without a chunk is trimmed whatever the shortest extent is.
+    // Space without a chunk is trimmed regardless of the minimum extent.
     let unallocated = trim(&["--minimum", "1T"]);
     assert!(unallocated > 100 * MIB);
     assert!(trim(&[]) > unallocated);

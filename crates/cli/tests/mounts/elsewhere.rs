@@ -1,4 +1,4 @@
-//! Mounts that other namespaces have as well, and mounts whose server does nothing any more.
+//! Mounts that also exist in other namespaces, and mounts whose server does not respond.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ use crate::served::{
 };
 
 impl Place {
-    /// Unmounts by a command. Returns None if it has not returned after a moment.
+    /// Unmounts with a command. Returns None if the command does not end within a moment.
     fn umount_by(&self, command: &mut Command) -> Option<Output> {
         command.arg(&self.mountpoint);
         let child = command
@@ -37,7 +37,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a program as in a container: other processes are not to be seen, and nothing that is mounted here is seen outside.
+/// Runs a program as in a container: it sees no other processes, and its mounts are not visible outside.
 fn in_a_container(program: &Path) -> Command {
     let mut command = Command::new("unshare");
     command
@@ -109,7 +109,7 @@ fn umount_waits_for_a_mount_elsewhere_if_it_is_told_to() {
         .unwrap();
     drop(elsewhere);
     assert!(umount.wait().unwrap().success());
-    // It is free, and not only about to be.
+    // The image is free already, not only soon.
     assert_ok(ubtrfs().args(["mkfs", "-q", "-f"]).arg(&place.image));
     assert!(server.end().expect("it lives on").success());
 }
@@ -228,8 +228,8 @@ fn umount_says_that_the_server_is_stopped_and_does_not_wait() {
     assert!(server.end().unwrap().success());
 }
 
-/// Creates file systems that have all numbers of devices below this one, so that the next mount gets it. They last as
-/// long as they are held. Returns None if another mount has the number.
+/// Creates file systems with all device numbers below this one, so that the next mount gets it. They last as
+/// long as the returned descriptors. Returns None if another mount has the number.
 fn numbers_below(number: u32) -> Option<Vec<OwnedFd>> {
     let mut taken = Vec::new();
     loop {
@@ -303,7 +303,7 @@ fn umount_in_a_container_says_that_the_server_does_not_answer() {
     assert!(server.end().unwrap().success());
 }
 
-/// Leaves a mount without its server, as it is after a crash.
+/// Leaves a mount without its server, as after a crash.
 fn kill_server(place: &Place, options: &str) {
     let mut server: Server = place.serve_with(options);
     fs::write(place.mountpoint.join("file"), "written\n").unwrap();
@@ -352,7 +352,7 @@ fn a_mount_whose_server_was_killed_is_not_remounted() {
     place.umount();
 }
 
-/// Returns whether a process waits for the answer of a server.
+/// Returns whether a process waits for a server's answer.
 fn is_asking(process: u32) -> bool {
     let waits = fs::read_to_string(format!("/proc/{process}/wchan"));
     waits.is_ok_and(|waits| waits.contains("request_wait_answer"))

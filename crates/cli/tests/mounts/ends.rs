@@ -1,4 +1,5 @@
-//! How mounts end: what is written by then, which users are waited for, and what signals do.
+//! The end of a mount: which data is written by then, which users the server waits for, and the effect of
+//! signals.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -39,7 +40,7 @@ fn nothing_is_written_to_a_device_after_it_was_unmounted() {
     assert_eq!(types_at(&place.mountpoint), ["fuseblk.ubtrfs"]);
     let doomed = place.mountpoint.join("doomed");
     assert_ok(ubtrfs().args(["subvolume", "create"]).arg(&doomed));
-    // Block groups that are empty afterwards, and a tree of many blocks.
+    // Block groups that become empty, and a tree of many blocks.
     fs::write(doomed.join("large"), vec![7; 200 << 20]).unwrap();
     for number in 0..2000 {
         fs::write(doomed.join(format!("file{number}")), "small").unwrap();
@@ -61,7 +62,7 @@ fn nothing_is_written_to_a_device_after_it_was_unmounted() {
     assert_eq!(read_from(device.path(), "last"), b"last\n");
 }
 
-/// Asserts that all data is on the image after `leave`, which ends a mount and returns with the lock of the image.
+/// Asserts that all data is on the image after `leave`, which ends a mount and returns with the image's lock.
 fn is_on_the_image(leave: impl FnOnce(&Place, &File)) {
     let place = Place::new(1 << 30);
     let mut server = place.serve();
@@ -103,8 +104,8 @@ fn all_is_on_the_image_when_its_lock_is_free_after_umount2() {
     });
 }
 
-/// Asserts that `umount -f` ends the server and loses no written data. It ends the connection before anything else, so
-/// the kernel does not ask for the volume to be closed.
+/// Asserts that `umount -f` ends the server and loses no written data. It ends the connection first, so the
+/// kernel does not ask the server to close the volume.
 fn is_ended_by_force(place: &Place, source: &Path, is_busy: bool) {
     let mut server = Server::start(source, &place.mountpoint);
     let is_block = types_at(&place.mountpoint) == ["fuseblk.ubtrfs"];
@@ -152,7 +153,7 @@ fn a_forced_umount_ends_the_server_and_loses_nothing_that_was_written() {
     }
 }
 
-/// With a namespace or an open file that keeps it, the kernel has the device until these are gone.
+/// While another namespace or an open file keeps the mount alive, the kernel keeps the device.
 #[test]
 fn a_forced_umount_of_a_device_that_is_kept_elsewhere_loses_nothing_that_was_written() {
     if !kernel::or_skip("a_forced_umount_of_a_device_that_is_kept_elsewhere") {
@@ -228,7 +229,7 @@ fn a_second_signal_ends_a_mount_that_lives_on_elsewhere() {
     drop(elsewhere);
 }
 
-/// A mount that stays busy, as one of its files is mapped.
+/// A mount that stays busy because one of its files is mapped.
 struct Busy {
     place: Place,
     server: Server,

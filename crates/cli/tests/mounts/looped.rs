@@ -1,4 +1,5 @@
-//! Images that are mounted by a loop device, for which the kernel tells of syncfs(2) and waits at umount(2).
+//! Images that are mounted through a loop device. For these the kernel passes on syncfs(2), and umount(2)
+//! waits for the server.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -18,7 +19,7 @@ impl Place {
         self.serve_with(&format!("loop,{options}"))
     }
 
-    /// Returns the loop devices that show the image.
+    /// Returns the loop devices of the image.
     fn loops(&self) -> Vec<PathBuf> {
         let shown = Command::new("losetup").arg("-j").arg(&self.image).output();
         let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
@@ -63,7 +64,7 @@ fn synced_files_are_there_after_the_server_was_killed() {
         server.signal(Signal::KILL);
         server.end().unwrap();
         assert_eq!(place.loops().len(), 1);
-        // Mounted at its own place it would take that of the one that is not served.
+        // A mount at the same mountpoint would replace the one without a server.
         let elsewhere = place.scratch.path().join(format!("elsewhere{number}"));
         fs::create_dir(&elsewhere).unwrap();
         let mut again = ubtrfs();

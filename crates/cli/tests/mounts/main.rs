@@ -1,4 +1,4 @@
-//! Mounts as processes: what becomes of them, and what is on the image then.
+//! Mounts as processes: how they end, and the state of the image afterwards.
 
 mod aborted;
 mod containers;

@@ -1,4 +1,4 @@
-//! Options of our own, by what they do to the process and to the kernel's table.
+//! Our own mount options, and their effects on the process and the kernel's mount table.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use crate::served::{MOMENT, Place, Server, alone, can_mount, ubtrfs};
 
-/// Counts the threads that read requests, and the one that waits for their end.
+/// Counts the threads that read requests, plus the thread that waits for them to end.
 fn serving_threads(server: &Server) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
     let names = tasks.flatten().map(|task| {
-        // It may have ended.
+        // The thread may have ended.
         fs::read_to_string(task.path().join("comm")).unwrap_or_default()
     });
     names.filter(|name| name == "ubtrfs-fuse\n").count()
@@ -27,7 +27,7 @@ fn refused(place: &Place, options: &str) -> String {
     String::from_utf8(stderr).unwrap()
 }
 
-/// Returns the line of the kernel's table of mounts.
+/// Returns the mount's line in the kernel's mount table.
 fn line_of(place: &Place) -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mountpoint = format!(" {} ", place.mountpoint.display());
@@ -45,7 +45,7 @@ fn as_many_threads_read_requests_as_asked_for() {
     for (word, threads) in [("threads=1", 1), ("threads=7", 7), ("thread_pool=3", 3)] {
         let mut server = place.serve_with(&format!("transport=classic,{word}"));
         let until = Instant::now() + MOMENT;
-        // A request that leaves no thread reading starts one more, which ends with a later one.
+        // A request that leaves no thread reading starts another one, which ends with a later request.
         for number in 0.. {
             let none = fs::metadata(place.mountpoint.join(format!("none{number}")));
             assert_eq!(none.unwrap_err().kind(), ErrorKind::NotFound);

@@ -1,4 +1,5 @@
-//! How many requests programs take that fill a tree with files. Each costs a turn of client and server.
+//! The number of requests by programs that fill a tree with files. Each costs a round trip between kernel and
+//! server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,21 +12,21 @@ use crate::served::{Place, alone, assert_ok, can_mount, ubtrfs};
 
 const DIRS: usize = 4;
 const FILES: usize = 100;
-/// Requests of the top directory, of the directories, and of the command that asks for the counts.
+/// Requests for the top directory, for the directories, and by the command that reads the counts.
 const BESIDE: u64 = 12 * DIRS as u64;
 
-/// A verb and how often it comes for a file.
+/// Request names, and the number of requests for each file.
 type Counts = &'static [(&'static str, f64)];
 
-/// Requests of a copy by root. The kernel walks to the name, makes the file, and asks whether the first write takes a
-/// capability away. Each system call that is left of the program is a request.
+/// Requests of a copy by root. The kernel looks up the name, creates the file, and asks whether the first
+/// write removes a capability. Each other system call of the program is one request.
 const OF_CP: Counts = &[
     ("lookup", 1.0),
     ("getattr", 1.0),
     ("mknod", 1.0),
     ("getxattr", 1.0),
     ("write", 1.0),
-    // Times; the mode comes as an ACL.
+    // Times; the mode is set with an ACL.
     ("setattr", 1.0),
     ("setxattr", 1.0),
 ];
@@ -35,7 +36,7 @@ const OF_CP_WITH_FAKEROOT: Counts = &[
     ("mknod", 1.0),
     ("getxattr", 1.0),
     ("write", 1.0),
-    // No ACL can say the mode.
+    // An ACL cannot set the mode.
     ("setattr", 2.0),
     ("setxattr", 1.0),
 ];
@@ -45,7 +46,7 @@ const OF_TAR: Counts = &[
     ("mknod", 1.0),
     // Before the first write, and when the owner is set.
     ("getxattr", 2.0),
-    // tar writes the parts of a file that two records of the archive have one by one.
+    // tar writes a file in separate parts if it spans two records of the archive.
     ("write", 1.5),
     // Owner, mode, times.
     ("setattr", 3.0),
@@ -71,7 +72,7 @@ fn make_tree(top: &Path) {
     }
 }
 
-/// Returns the counts of requests since the mount was made, but for FORGET, which has no answer.
+/// Returns the counts of requests since the mount was made, without FORGET, which has no answer.
 fn requests(mountpoint: &Path) -> BTreeMap<String, u64> {
     let mut command = ubtrfs();
     command.args(["filesystem", "stats", "--format", "json"]);

@@ -1,4 +1,4 @@
-//! A process that serves a mount, and what tests ask of it.
+//! A process that serves a mount, and the operations that tests use on it.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -15,7 +15,7 @@ use ubtrfs_sim::Scratch;
 
 use crate::switch;
 
-/// For what takes a moment, on a machine that is busy.
+/// Timeout for short operations, on a busy machine.
 pub(crate) const MOMENT: Duration = Duration::from_secs(60);
 
 pub(crate) fn ubtrfs() -> Command {
@@ -28,13 +28,13 @@ pub(crate) fn assert_ok(command: &mut Command) {
     assert!(output.status.success(), "{}: {said}", output.status);
 }
 
-/// Returns a lock that a test holds as long as it has mounts. Another test's namespace would keep them.
+/// Returns a lock that a test holds while it has mounts. Another test's namespace would keep them alive.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns whether mounts can be made and laid over each other here; says so if not.
+/// Returns whether mounts and overlays of them can be made here; prints it if not.
 pub(crate) fn can_mount() -> bool {
     ubtrfs_sim::is_root_or_skip() && ubtrfs_sim::has_fuse_or_skip()
 }
@@ -70,7 +70,7 @@ impl Place {
 
     /// Starts a server that uses FUSE over io_uring.
     ///
-    /// Errors: the kernel has no switch for FUSE over io_uring, or it is not for us.
+    /// Errors: the kernel has no switch for FUSE over io_uring, or we may not use it.
     pub(crate) fn serve_over_uring(&self, options: &str) -> io::Result<Server> {
         let options = format!("{options},transport=uring");
         switch::with_uring(true, || {
@@ -94,14 +94,14 @@ pub(crate) fn read_from(source: &Path, name: &str) -> Vec<u8> {
     ubtrfs().arg("cat").arg(file).output().unwrap().stdout
 }
 
-/// A process that serves a mount, and what it says.
+/// A process that serves a mount, and its output.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) lines: Receiver<String>,
 }
 
 impl Server {
-    /// Returns when the mount is there.
+    /// Starts a server and returns when the mount exists.
     pub(crate) fn start(source: &Path, mountpoint: &Path) -> Server {
         Server::with("rw", source, mountpoint)
     }
@@ -110,7 +110,8 @@ impl Server {
         switch::with_uring(false, || Server::spawn(options, source, mountpoint)).unwrap()
     }
 
-    /// Mounts as the switch for FUSE over io_uring is now. Other processes turn it on for a moment.
+    /// Mounts with the current setting of the switch for FUSE over io_uring. Other processes may turn it on
+    /// for a moment.
     fn spawn(options: &str, source: &Path, mountpoint: &Path) -> Server {
         let mut child = ubtrfs()
             .args(["mount", "-f", "-o", "loglevel=info", "-o", options])
@@ -130,7 +131,7 @@ impl Server {
         server
     }
 
-    /// Waits until it says something with `word` in it.
+    /// Waits until the server prints a line that contains `word`.
     pub(crate) fn wait_for(&self, word: &str) {
         let until = Instant::now() + MOMENT;
         loop {
@@ -147,7 +148,8 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Returns when each thread has stopped: one that is about to take a request takes it still.
+    /// Stops the server, and returns when each thread has stopped. A thread that is about to read a request
+    /// still reads it.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
         let tasks = format!("/proc/{}/task", self.child.id());
@@ -182,7 +184,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns the types of the file systems mounted at `path`, the last one last.
+/// Returns the types of the file systems mounted at `path`, the most recent one last.
 pub(crate) fn types_at(path: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let lines = table.lines().map(|line| line.split(' ').collect());

@@ -1,10 +1,10 @@
-//! Scripts that sync something, on a mount: a copy of the image at that time is replayed by the engine and by the
-//! kernel.
+//! Scripts that sync something on a mount. A copy of the image at that time is replayed by the engine and by
+//! the kernel.
 //!
-//! The server lives while its image is copied. A power cut would leave less: writes that no flush followed are in the
-//! copy.
+//! The server is running while its image is copied. A power cut would preserve less: the copy also contains
+//! writes that were not flushed.
 //!
-//! The scripts are those that the kernel's mount goes through in the engine's tests of its log.
+//! The engine's tests of its log run the same scripts on the kernel's mount.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,26 +21,27 @@ use crate::scenarios::{self, Scenario};
 use crate::served::{Place, alone, assert_ok, can_mount, ubtrfs};
 use crate::{shown, situations};
 
-/// One of so many scripts runs in CI.
+/// In CI, one of this many scripts is run.
 const STEP: usize = 16;
 
 /// The kernel passes no clones on to a server, and there is no command for quotas.
 const UNSERVED: [&str; 2] = ["reflink", "quota"];
 
-/// A replay changes times of directories that it unlinks in. The kernel's mount of a copy has other access times.
+/// A replay changes times of directories in which it unlinks names. The kernel's mount of a copy has other
+/// access times.
 const OF_REPLAY: [Field; 2] = [Field::Mtime, Field::Ctime];
 
-/// A script that ran, and what it left.
+/// A script that ran, and its results.
 struct Cut {
     name: &'static str,
-    /// Below the top.
+    /// Relative to the top directory.
     dir: PathBuf,
     then: &'static str,
     image: PathBuf,
     live: Manifest,
 }
 
-/// Runs a script, which calls the command by the name `btrfs`.
+/// Runs a script, which can run our program by the name `btrfs`.
 fn sh(dir: &Path, script: &str) {
     let script = format!(
         "set -e; btrfs() {{ '{}' \"$@\"; }}; {script}",
@@ -56,7 +57,7 @@ fn copied(image: &Path, name: &str) -> PathBuf {
     copy
 }
 
-/// Returns the paths that the last command of a script syncs, as far as it says them plainly.
+/// Returns the paths that the last command of a script syncs, if it names them literally.
 fn synced(then: &str) -> Vec<&str> {
     let words: Vec<&str> = then.rsplit("; ").next().unwrap().split(' ').collect();
     let paths = match (words[0], then.contains("sync ")) {
@@ -82,7 +83,8 @@ fn names_in(manifest: &Manifest, dir: &[u8]) -> BTreeSet<Vec<u8>> {
     manifest.entries.iter().filter_map(within).collect()
 }
 
-/// Fails unless what was synced is as it was seen. An old directory above it that was moved may be at its old place.
+/// Fails unless each synced path is as it was on the mount. A parent directory that was moved may be at its
+/// old place.
 fn judge_synced(cut: &Cut, after: &Manifest) {
     for path in synced(cut.then) {
         let what = format!("{}: {path}", cut.name);
@@ -187,7 +189,7 @@ fn files_that_scripts_synced_on_a_mount_are_replayed_by_both() {
         let commit = || assert_ok(ubtrfs().args(["filesystem", "sync"]).arg(&place.mountpoint));
         println!("{}", scenario.name);
         sh(&at, scenario.before);
-        // Space that was allocated before forces no commit now.
+        // Space that was already allocated forces no commit now.
         sh(&at, "head -c 3M /dev/urandom > warm");
         commit();
         fs::remove_file(at.join("warm")).unwrap();
@@ -209,7 +211,7 @@ fn files_that_scripts_synced_on_a_mount_are_replayed_by_both() {
     }
     println!("{test}: {logs} of {count} have a log");
     assert!(count > 0, "no script of that name");
-    // Few are tried in CI, and some commit in place of a log.
+    // Only few scripts run in CI, and some commit instead of writing a log.
     let enough = match step {
         1 => logs * 4 > count * 3,
         _ => logs * 2 > count,

@@ -1,6 +1,7 @@
-//! Random commands into an image and into a mount of the kernel: the same fail, and the same is there afterwards.
+//! Random commands received into an image and into a mount of the kernel. The same commands fail, and the
+//! resulting files are the same.
 //!
-//! Not here: links, of which an image takes modes that no stream has.
+//! Not here: links, whose modes can be set in an image but not by a stream.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,10 +20,10 @@ use crate::source::{OURS, empty_image, ready, run};
 const PATHS: [&[u8]; 12] = [
     b"", b"a", b"b", b"c", b"a/b", b"a/c", b"a/b/c", b"a/b/d", b"b/a", b"l", b"l/x", b"c/e",
 ];
-/// Files of any kind may have these.
+/// All kinds of files can have these.
 const XATTRS: [&[u8]; 3] = [b"trusted.a", b"trusted.b", b"trusted.c"];
 
-/// The stream says none.
+/// The stream sets no times.
 const TIMES: [Field; 4] = [Field::Atime, Field::Mtime, Field::Ctime, Field::Btime];
 
 fn random_command<'a>(rng: &mut Rng, data: &'a [u8]) -> Command<'a> {
@@ -89,7 +90,7 @@ fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.below(from.len() as u64) as usize]
 }
 
-/// Receives, passing over errors, and returns the commands that failed, each with what was said of it.
+/// Receives and continues after errors. Returns the commands that failed, each with its error message.
 fn failed(file: &Path, destination: &OsStr) -> BTreeMap<String, String> {
     let args: [&OsStr; 4] = [
         "receive".as_ref(),
@@ -137,7 +138,7 @@ fn images_and_mounts_of_the_kernel_take_the_same() {
         assert!(wanted.len() > 20, "{wanted:?}");
         let found = failed(&file, image.as_os_str());
         let what = String::from_utf8_lossy(name);
-        // Each side has its own words for the reason.
+        // The two sides describe the reason differently.
         for (one, other) in [(&wanted, &found), (&found, &wanted)] {
             let alone = one.iter().find(|(at, _)| !other.contains_key(*at));
             assert_eq!(alone, None, "{what}");

@@ -1,7 +1,7 @@
-//! `receive --dump` against `btrfs receive --dump`, on streams of the kernel: the same text. The kernel's streams are
-//! also written anew: the same bytes.
+//! Compares `receive --dump` with `btrfs receive --dump`, on streams of the kernel: the text is the same. Our
+//! writer also reproduces the kernel's streams byte for byte.
 //!
-//! Needs root, the kernel's btrfs and btrfs-progs; without them the tests say so and pass.
+//! Needs root, the kernel's btrfs and btrfs-progs; without them the tests print that and pass.
 
 use std::collections::HashSet;
 use std::fs;
@@ -23,7 +23,7 @@ fn dump(program: &str, stream: &Path) -> Output {
     command.output().unwrap()
 }
 
-/// Compares the text of both programs, and gives it.
+/// Compares the output of both programs, and returns it.
 fn compare(what: &str, stream: &Path) -> Vec<u8> {
     let (wanted, found) = (dump("btrfs", stream), dump(OURS, stream));
     let text = found.stdout.clone();
@@ -44,7 +44,7 @@ fn compare(what: &str, stream: &Path) -> Vec<u8> {
     text
 }
 
-/// Returns the commands of a stream, written anew.
+/// Parses a stream's commands, and returns them written again.
 fn rewritten(stream: &[u8]) -> Vec<u8> {
     let mut reader = StreamReader::open(stream).unwrap();
     let mut writer = StreamWriter::new(Vec::new(), reader.version()).unwrap();
@@ -54,7 +54,7 @@ fn rewritten(stream: &[u8]) -> Vec<u8> {
     writer.into_inner()
 }
 
-/// Sends the same snapshots: whole and as the difference, in each version, and without data.
+/// Sends the same snapshots: fully and incrementally, in each version, and without data.
 fn send(top: &Path, dir: &Path) -> Vec<(String, PathBuf)> {
     let mut streams = Vec::new();
     for options in [
@@ -98,7 +98,7 @@ fn streams_of_the_kernel_are_dumped_as_btrfs_progs_does() {
         text.extend(compare(&what, &stream));
         let bytes = fs::read(&stream).unwrap();
         let rewritten = rewritten(&bytes);
-        // Not assert_eq: they are large.
+        // assert_eq would print both, and they are large.
         assert!(rewritten == bytes, "{what} is written otherwise");
         fs::remove_file(&stream).unwrap();
     }
@@ -121,7 +121,7 @@ fn stream(commands: &[StreamCommand<'_>]) -> Vec<u8> {
     writer.into_inner()
 }
 
-/// The streams hold commands that no kernel sends, but that the text can show.
+/// The streams contain commands that no kernel sends, but that the text can represent.
 #[test]
 fn odd_streams_are_dumped_as_btrfs_progs_does() {
     let test = "dumps of odd streams";

@@ -1,4 +1,4 @@
-//! Streams that no kernel sends: nothing but the new subvolume is changed, and the error names the command and its
+//! Streams that no kernel sends: only the new subvolume is changed, and the error names the command and its
 //! offset.
 
 use std::ffi::OsString;
@@ -90,7 +90,7 @@ fn encoded<'a>(compression: u32, unencoded_len: u64, data: &'a [u8]) -> Command<
     }
 }
 
-/// A volume with a directory beside which streams would like to write.
+/// A volume with a directory for subvolumes. The streams try to write outside of it.
 struct Rig {
     scratch: Scratch,
     image: PathBuf,
@@ -115,7 +115,7 @@ impl Rig {
         location
     }
 
-    /// Runs the program. VOLUME among the arguments stands for a path in the volume.
+    /// Runs the program. VOLUME in the arguments stands for a path in the volume.
     fn run(&self, args: &[&str], path: &str) -> Output {
         let at = self.at(path);
         let args = args.iter().map(|&arg| match arg {
@@ -139,7 +139,7 @@ impl Rig {
         self.run(&args, "dir")
     }
 
-    /// Receives a stream that is refused, and returns what is said.
+    /// Receives a stream that is refused, and returns the error output.
     #[track_caller]
     fn refused(&self, stream: &[u8], options: &[&str], message: &str) -> String {
         let output = self.receive(stream, options);
@@ -164,7 +164,7 @@ fn assert_sound(image: &Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Returns streams of commands that each fail at the last one.
+/// Returns streams whose last command fails.
 pub(crate) fn refused_commands() -> Vec<(Vec<Command<'static>>, &'static str)> {
     let far = Time {
         sec: 0,
@@ -411,7 +411,7 @@ fn subvolumes_are_begun_in_order_and_by_name() {
     assert!(output.status.success(), "{output:?}");
     assert!(rig.is_read_only("s"));
     rig.refused(&stream(&[SUBVOL, end]), &[], "file exists");
-    // A parent that may have changed since.
+    // A parent that may have changed in the meantime.
     rig.succeed(&["property", "set", "-f", "VOLUME", "ro", "false"], "dir/s");
     rig.refused(&missing, &[], "cannot find parent subvolume");
     assert_eq!(rig.succeed(&["ls", "VOLUME"], "dir"), "s\n");
@@ -454,14 +454,14 @@ fn streams_that_are_cut_leave_the_subvolume_writable() {
     ] {
         rig.refused(bytes, &[], message);
     }
-    // The stream itself is whole.
+    // The stream itself is complete.
     let junk = [&whole[..], b"junk"].concat();
     rig.refused(&junk, &[], "short read from stream");
     assert!(rig.is_read_only("s"));
     assert_sound(&rig.image);
 }
 
-/// With -e the stream ends at its end: what is behind it in a pipe is for the next reader.
+/// With -e, reading ends at the end of the stream: the bytes that follow in a pipe are for the next reader.
 #[test]
 fn bytes_behind_the_end_are_left_to_others() {
     let rig = Rig::new();

@@ -1,5 +1,5 @@
-//! Streams of the kernel, received into images. The trees are as at the sender, both checkers accept the volume, and the
-//! facts of subvolumes are those that `btrfs receive` leaves.
+//! Streams of the kernel, received into images. The trees equal the sender's, and both checkers accept the
+//! volume. The properties of subvolumes are the same as after `btrfs receive`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn location(image: &Path, path: &str) -> std::ffi::OsString {
     location
 }
 
-/// Asserts that both checkers find nothing.
+/// Asserts that both checkers find no error.
 fn assert_sound(what: &str, image: &Path) {
     let verdict = progs_verdict(&[image.to_owned()], true);
     assert_eq!(verdict, Ok(()), "{what}");
@@ -55,7 +55,7 @@ fn shared_bytes(dir: &Path) -> Vec<u64> {
     shared.collect()
 }
 
-/// Creates the volume that the reference makes of a series, on a mount of its own.
+/// Creates a volume with the reference program from a series, on its own mount.
 fn reference(series: &Series) -> (KernelVolume, KernelMount) {
     let volume = KernelVolume::make(&MkfsSpec::new().device_bytes(1 << 30)).unwrap();
     let mount = volume.mount("").unwrap();
@@ -90,7 +90,7 @@ fn streams_of_the_kernel_are_received_into_images() {
         source.assert_received(options, mount.path());
         assert_eq!(shown(mount.path()), wanted, "{options}");
         let shared = shared_bytes(mount.path());
-        // Small files are inline or in an extent, by the writer's choice.
+        // The writer chooses whether small files are stored inline or in an extent.
         for (found, wanted) in shared.into_iter().zip(shared_bytes(kernels.path())) {
             assert!(
                 found.abs_diff(wanted) < wanted / 20,
@@ -107,7 +107,8 @@ fn streams_of_the_kernel_are_received_into_images() {
     }
 }
 
-/// In a directory of a subvolume, several streams behind each other, decompressed.
+/// The destination is a directory of a subvolume. Several streams follow each other in the file, and extents
+/// are decompressed.
 #[test]
 fn several_streams_are_received_from_one_file() {
     let test = "streams behind each other";

@@ -1,4 +1,4 @@
-//! Streams into mounts of the kernel: what system calls take away or add, and what the kernel refuses.
+//! Streams into mounts of the kernel: side effects of system calls, and operations that the kernel refuses.
 //!
 //! Received data is durable.
 
@@ -18,11 +18,11 @@ use ubtrfs_stream::{Command, NewNode};
 use crate::hostile::{UUID, mkdir, mkfile, stream, subvol, write};
 use crate::source::{OURS, ready, run, shell};
 
-/// Capability cap_net_raw, permitted and effective.
+/// The capability cap_net_raw, permitted and effective.
 const CAPABILITY: [u8; 20] = [
     1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
-/// An entry for user 8.
+/// An ACL with an entry for user 8.
 const DEFAULT_ACL: [u8; 44] = [
     2, 0, 0, 0, // version
     1, 0, 7, 0, 255, 255, 255, 255, // owner
@@ -63,7 +63,7 @@ fn set_xattr<'a>(path: &'a [u8], name: &'a [u8], value: &'a [u8]) -> Command<'a>
     Command::SetXattr { path, name, value }
 }
 
-/// Returns a device that is not there, or another file of a kind that has no data.
+/// Returns a device that does not exist, or another file of a kind without data.
 fn node(path: &[u8], mode: u64) -> NewNode<'_> {
     NewNode {
         path,
@@ -73,7 +73,7 @@ fn node(path: &[u8], mode: u64) -> NewNode<'_> {
     }
 }
 
-/// A stream says what differs: an owner that changes alone changes alone.
+/// A stream contains only the differences: if only the owner differs, only the owner changes.
 #[test]
 fn another_owner_takes_nothing_away() {
     if !ready("owners in mounts of the kernel") {
@@ -107,7 +107,7 @@ fn another_owner_takes_nothing_away() {
     mount.unmount().unwrap();
 }
 
-/// The sender's files need not have what directories hand on.
+/// The sender's files need not have the attributes that directories pass on to new files.
 #[test]
 fn files_do_not_take_over_what_directories_hand_on() {
     if !ready("default ACLs in mounts of the kernel") {
@@ -146,7 +146,7 @@ fn files_do_not_take_over_what_directories_hand_on() {
     mount.unmount().unwrap();
 }
 
-/// The mark of a subvolume that was received does not outlive its data.
+/// If a subvolume is marked as received, its data is durable.
 #[test]
 fn received_subvolumes_are_durable() {
     if !ready("durable in mounts of the kernel") {
@@ -169,7 +169,8 @@ fn received_subvolumes_are_durable() {
     assert!(found.stdout == data, "{} bytes", found.stdout.len());
 }
 
-/// Extents that no kernel makes are written decompressed: it takes some of them, and does not survive others.
+/// Extents that no kernel creates are written decompressed: the kernel accepts some of them, and crashes on
+/// others.
 #[test]
 fn odd_extents_are_not_for_the_kernel() {
     if !ready("odd extents") {
@@ -239,7 +240,7 @@ fn users_receive_differences() {
     let mount = volume.mount("").unwrap();
     let scratch = Scratch::new().unwrap();
     let dir = scratch.path();
-    // Where users may look.
+    // A directory that users can read.
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
     fs::copy(OURS, dir.join("ubtrfs")).unwrap();
     let data = [3; 8192];
@@ -260,7 +261,7 @@ fn users_receive_differences() {
         clone_offset: 0,
     };
     let (end, mnt) = (Command::End, mount.path().display());
-    // Data takes the set-id bits from a user who is not root. The stream does not give them back.
+    // Writing data as a user other than root clears the set-id bits. The stream does not set them again.
     let chmod = Command::Chmod {
         path: b"f",
         mode: 0o4755,
@@ -298,7 +299,7 @@ fn users_receive_differences() {
     mount.unmount().unwrap();
 }
 
-/// A device that is opened may do something: this one would say that it is not there.
+/// Opening a device may have effects. If this one were opened, the error would be that it does not exist.
 #[test]
 fn devices_are_not_opened() {
     if !ready("devices in mounts of the kernel") {
@@ -325,7 +326,7 @@ fn clones_that_cannot_be_are_copies() {
     let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let mount = volume.mount("").unwrap();
     let data: Vec<u8> = (0..20_000u32).map(|at| (at / 7) as u8).collect();
-    // Longer than the volume.
+    // Larger than the volume.
     let size = (1 << 40) + 8192;
     let hole = Command::Truncate { path: b"h", size };
     let source = [
@@ -391,7 +392,7 @@ fn clones_that_cannot_be_are_copies() {
     mount.unmount().unwrap();
 }
 
-/// However many subvolumes and directories clones come from.
+/// The number of subvolumes and directories that clones come from does not matter.
 #[test]
 fn few_descriptors_are_enough() {
     if !ready("descriptors of a receiver") {

@@ -1,4 +1,4 @@
-//! Streams of the kernel, received into mounts: the kernel's, and ours through the process that serves it.
+//! Streams of the kernel, received into mounts: the kernel's, and ours through the server process.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -36,7 +36,7 @@ fn streams_of_the_kernel_are_received_into_its_mounts() {
     }
 }
 
-/// A mount of ours.
+/// One of our mounts.
 struct OurMount<'a>(&'a Path);
 
 impl OurMount<'_> {
@@ -71,7 +71,7 @@ fn streams_of_the_kernel_are_received_into_mounts_of_ours() {
     empty_image(&image);
     let mount = OurMount::new(&image, &dir);
     std::fs::create_dir(dir.join("in")).unwrap();
-    // A listing that the kernel has must not stay so.
+    // A listing in the kernel's cache must be updated.
     assert_eq!(std::fs::read_dir(dir.join("in")).unwrap().count(), 0);
     receive(OURS, &series, dir.join("in").as_os_str());
     assert_eq!(std::fs::read_dir(dir.join("in")).unwrap().count(), 4);
@@ -83,7 +83,7 @@ fn streams_of_the_kernel_are_received_into_mounts_of_ours() {
     kernels.unmount().unwrap();
 }
 
-/// Standard input is passed as well, and an error is reported to the caller.
+/// Standard input is also passed on, and an error is reported to the caller.
 #[test]
 fn a_mount_of_ours_reads_standard_input() {
     if !ubtrfs_sim::has_fuse_or_skip() {
@@ -115,7 +115,7 @@ fn a_mount_of_ours_reads_standard_input() {
     assert_eq!(progs_verdict(&[image], true), Ok(()));
 }
 
-/// It says so as one does that fails.
+/// The client names the unfinished subvolume, as after a failed receive.
 #[test]
 fn a_mount_that_ends_leaves_the_name_of_what_is_unfinished() {
     if !ubtrfs_sim::has_fuse_or_skip() {
@@ -131,7 +131,7 @@ fn a_mount_that_ends_leaves_the_name_of_what_is_unfinished() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // The last one may wait for what follows.
+    // The last command may wait for the next one.
     let begun = stream(&[subvol(b"s"), mkdir(b"d"), mkdir(b"e")]);
     let mut input = receiving.stdin.take().unwrap();
     input.write_all(&begun).unwrap();
@@ -188,7 +188,7 @@ fn streams_lead_nowhere_else_in_mounts_of_the_kernel() {
     }
     let kept = std::fs::read(mount.path().join("outside/file")).unwrap();
     assert_eq!(kept, b"kept\n");
-    // A subvolume that was changed since is no parent.
+    // A subvolume that has been changed cannot be a parent.
     let output = receive(stream(&[subvol(b"s"), Command::End]));
     assert!(output.status.success(), "{output:?}");
     let snapshot = snapshot_of(UUID);

@@ -1,4 +1,4 @@
-//! A volume of the kernel's with snapshots, and the streams of these.
+//! A volume of the kernel with snapshots, and the streams of these.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,11 +9,11 @@ use ubtrfs_sim::fill::{self, Scale};
 use ubtrfs_sim::kernel::{self, KernelMount, KernelVolume, MkfsSpec};
 use ubtrfs_sim::manifest::{Field, Manifest, assert_same};
 
-/// The layout is that of this version.
+/// The output has the layout of this version.
 pub(crate) const PROGS_VERSION: &[u8] = b"btrfs-progs v6.14";
 pub(crate) const OURS: &str = env!("CARGO_BIN_EXE_ubtrfs");
 
-/// Returns whether there are btrfs-progs of this version. Skips the test if not.
+/// Returns whether this version of btrfs-progs is installed. Skips the test if not.
 pub(crate) fn has_progs_or_skip() -> bool {
     let version = Command::new("btrfs").arg("--version").output();
     let has_progs = version.is_ok_and(|version| version.stdout.starts_with(PROGS_VERSION));
@@ -44,7 +44,7 @@ pub(crate) fn snapshot(of: &Path, to: &Path) {
     btrfs([command[0], command[1], command[2], of.as_ref(), to.as_ref()]);
 }
 
-/// Names, kinds, attributes, holes and sharing that the text of a dump shows.
+/// Names, kinds, attributes, holes and sharing that appear in the text of a dump.
 pub(crate) const FILES: &str = r#"
 mkdir 'd 1'; echo hi > f; chown 5:6 f; chmod 4755 f
 printf x > $'odd\t\n\\ \x01\xff\xc3\xa9\e\a\x7f name'
@@ -62,7 +62,8 @@ mv f 'f moved'; setfattr -x user.a 'f moved'; rm p; rm -r 'd 1'
 fallocate -p -o 4096 -l 8192 big; cp --reflink=always big big2; fallocate -l 8192 -o 16384 big
 truncate -s 1000 compressed; chattr +A pre; mkdir d2; mv c d2; sync .
 "#;
-/// Compression, sockets, default ACLs, capabilities, moves of directories, and files for clones of other snapshots.
+/// Compression, sockets, default ACLs, capabilities, moves of directories, and files for clones of other
+/// snapshots.
 const MORE_FILES: &str = r#"
 mkdir -p m/a/b/c m/x/y/z; echo 1 > m/a/b/c/1; echo 2 > m/x/y/z/2; mkdir acl; setfacl -d -m u:8:rwx acl
 echo in > acl/file; mkdir acl/dir; setfacl -b acl/dir
@@ -83,7 +84,7 @@ dd if=/dev/urandom of=zstd bs=4096 seek=20 count=3 conv=notrunc status=none; tru
 cp --reflink=always lzo lzo-clone; rm lzo-small; setfacl -b acl/file; chmod 700 acl; rm sock; mkdir sock; sync .
 "#;
 
-/// Streams in the order in which they are to be received.
+/// Streams in the order in which they must be received.
 pub(crate) struct Series {
     pub(crate) what: String,
     pub(crate) streams: Vec<PathBuf>,
@@ -95,7 +96,7 @@ pub(crate) struct SourceVolume {
     pub(crate) mount: KernelMount,
 }
 
-/// In the order in which they are sent.
+/// The snapshots, in the order in which they are sent.
 pub(crate) const SNAPSHOTS: [&str; 4] = ["other", "before", "between", "after"];
 
 impl SourceVolume {
@@ -145,7 +146,7 @@ impl SourceVolume {
         }
     }
 
-    /// Compares what was received into a directory with the snapshots.
+    /// Compares the subvolumes received into a directory with the snapshots.
     pub(crate) fn assert_received(&self, what: &str, dir: &Path) {
         for name in SNAPSHOTS {
             let what = format!("{what}: {name}");
@@ -157,21 +158,22 @@ impl SourceVolume {
     }
 }
 
-/// Fields that a stream does not carry, and the sizes of directories that held subvolumes.
+/// Fields that are not in a stream, and the sizes of directories that contained subvolumes.
 const IGNORED: [Field; 3] = [Field::Ctime, Field::Btime, Field::DirSize];
 
-/// Returns the files of a snapshot that a stream carries: no nested subvolumes.
+/// Returns the files of a snapshot that are in a stream: without nested subvolumes.
 fn sent(dir: &Path) -> Manifest {
     let mut manifest = Manifest::of_dir(dir).unwrap();
     manifest
         .entries
         .retain(|entry| !entry.is_empty_subvolume_dir());
-    // A mount of ours numbers inodes of all subvolumes.
+    // Our mounts use their own inode numbers for subvolumes.
     manifest.entries[0].stat.ino = 256;
     manifest.canonical()
 }
 
-/// Returns facts of subvolumes as the reference shows them, without those that differ from volume to volume.
+/// Returns properties of subvolumes as the reference program shows them, without those that differ between
+/// volumes.
 pub(crate) fn shown(dir: &Path) -> Vec<String> {
     let mut facts = Vec::new();
     for name in SNAPSHOTS {
@@ -205,7 +207,7 @@ pub(crate) fn run(program: &str, args: &[&OsStr]) -> Output {
     command.output().unwrap()
 }
 
-/// Receives a series, and asserts that each stream is.
+/// Receives a series, and asserts that each stream is received.
 pub(crate) fn receive(program: &str, series: &Series, destination: &OsStr) {
     for stream in &series.streams {
         let args = ["receive".as_ref(), "-f".as_ref(), stream.as_os_str()];
@@ -217,12 +219,12 @@ pub(crate) fn receive(program: &str, series: &Series, destination: &OsStr) {
         let said = format!("{stderr}{stdout}");
         assert!(said.starts_with("At s"), "{}: {said}", series.what);
         assert_eq!(said.lines().count(), 1, "{}: {said}", series.what);
-        // The reference says it there.
+        // The reference program prints it on standard output.
         assert_eq!(stdout.is_empty(), said.starts_with("At subvol"));
     }
 }
 
-/// Creates an empty volume by our program.
+/// Creates an empty volume with our program.
 pub(crate) fn empty_image(path: &Path) {
     let size = ["mkfs".as_ref(), "-q".as_ref(), "-b".as_ref(), "1G".as_ref()];
     let output = run(OURS, &[&size[..], &[path.as_os_str()]].concat());

@@ -1,4 +1,4 @@
-//! Tar archives give the volume that the folder gives which they are of.
+//! A volume made from a tar archive equals the volume made from the archived folder.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::process::{assert_success, mkfs, refusal};
 use crate::repeats::make_again;
 use crate::tree;
 
-/// Creates a folder that archives can hold: without sockets.
+/// Creates a folder that archives can represent: without sockets.
 fn folder(scratch: &Scratch, seed: u64) -> PathBuf {
     let source = scratch.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -23,7 +23,7 @@ fn folder(scratch: &Scratch, seed: u64) -> PathBuf {
     source
 }
 
-/// Archives the folder's members, in the order that `options` ask for.
+/// Archives the folder's members, in the order determined by `options`.
 fn tar(source: &Path, archive: &Path, options: &str) {
     let status = Command::new("tar")
         .arg("--create")
@@ -40,7 +40,7 @@ fn tar(source: &Path, archive: &Path, options: &str) {
 
 const ALL: &str = "--format=pax --xattrs --xattrs-include=* --sparse";
 
-/// Makes a volume of an archive from a program that writes while it is read.
+/// Creates a volume from the output of a program that writes the archive to a pipe.
 fn through_pipe(words: &str, archive: &Path, image: &Path) -> Output {
     let _ = fs::remove_file(image);
     let mut cat = Command::new("cat")
@@ -86,7 +86,7 @@ fn archive_gives_the_bytes_that_its_folder_gives() {
     }
 }
 
-/// Encodes an ACL of the user daemon, and of a user and a group without names.
+/// Encodes an ACL for the user daemon, and for a user and a group without names.
 fn acl(owner: u8) -> Vec<u8> {
     let no_id = u32::MAX;
     let entries: [(u8, u8, u32); 7] = [
@@ -142,7 +142,7 @@ fn acls_that_are_only_text_are_as_in_the_folder() {
     assert_success("", &through_pipe("", &archive, &image));
     assert_eq!(fingerprint(&image).unwrap(), expected[0], "from a pipe");
 
-    // Of a user that only the machine knew where it was made.
+    // The ACL is for a user who is known only on the machine where the archive was made.
     let at = text.windows(6).position(|part| part == b"daemon");
     let mut strange = text.clone();
     strange[at.unwrap()..][..6].copy_from_slice(b"xaemon");
@@ -162,12 +162,12 @@ fn order_of_members_does_not_show() {
     let archive = scratch.path().join("v.tar");
     tar(&source, &archive, &format!("{ALL} --sort=name"));
     let expected = make_again("", &archive, &[&image]);
-    // The same members backwards: links before what they link to, files before their directories.
+    // The same members in reverse order: links before their targets, files before their directories.
     let mut members = raw_members(&fs::read(&archive).unwrap());
     members.reverse();
     let backwards = scratch.path().join("backwards.tar");
     fs::write(&backwards, [members.concat(), vec![0; 1024]].concat()).unwrap();
-    // A link and its target are turned about with them.
+    // This also reverses the order of a link and its target.
     let found = make_again("", &backwards, &[&image]);
     assert!(found == expected, "from a file");
     assert_success("", &through_pipe("", &backwards, &image));
@@ -203,7 +203,7 @@ fn every_format_of_archives_is_read() {
     }
     let scratch = Scratch::new().unwrap();
     let source = folder(&scratch, 23);
-    // Facts that old formats cannot hold.
+    // Remove files that old formats cannot store.
     fs::remove_dir_all(source.join("attributes")).unwrap();
     fs::remove_dir_all(source.join("names")).unwrap();
     let archive = scratch.path().join("v.tar");
@@ -252,7 +252,7 @@ fn every_format_of_archives_is_read() {
             Field::DirSize,
             Field::Atime,
             Field::Ctime,
-            // The folders that the test made above have none, and old formats keep none.
+            // The folders that the test made above have no xattrs, and old formats store none.
             Field::Xattrs,
         ];
         assert_same(options, &expected, &found, &ignored);
@@ -401,7 +401,7 @@ fn compressed_archive_gives_the_bytes_of_the_plain_one() {
     let output = through_pipe("", &compressed, &image);
     assert_success("a pipe", &output);
     assert_eq!(expected, [fingerprint(&image).unwrap()]);
-    // One that is cut short is reported.
+    // A truncated archive is reported.
     fs::remove_file(&image).unwrap();
     let short = fs::read(&compressed).unwrap();
     fs::write(&compressed, &short[..short.len() - 9]).unwrap();

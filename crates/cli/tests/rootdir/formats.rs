@@ -1,4 +1,4 @@
-//! One folder as a volume of every format that can be filled.
+//! One folder as a volume in every format that can be filled.
 
 use std::fs;
 
@@ -94,7 +94,7 @@ fn subvolumes_are_made_of_folders() {
         }
         let mount = KernelMount::new(&images, "subvolid=5").unwrap();
         let found = manifest(mount.path());
-        // Links that a subvolume divides are files of their own.
+        // Hard links that a subvolume boundary separates become separate files.
         let ignored = [&NOT_COPIED[..], &[Field::Nlink]].concat();
         assert_same(words, &manifest(&source), &found, &ignored);
         let list = run("btrfs", &["subvolume", "list", "-u"], &[mount.path()]);
@@ -177,13 +177,13 @@ fn names_that_fill_an_item_go_on_in_others() {
     }
     for words in ["", "-n 4k", "-n 64k"] {
         let images = make(scratch.path(), words, 1, &source);
-        // The low memory mode of btrfs check 6.14 fails on such files, also on those of the kernel.
+        // The low memory mode of btrfs check 6.14 fails on such files, also on those made by the kernel.
         assert_sound_by(words, &images, &["--check-data-csum"]);
         if kernel::available().is_ok() {
             let mount = KernelMount::new(&images, "").unwrap();
             let found = manifest(mount.path());
             assert_same(words, &manifest(&source), &found, &NOT_COPIED);
-            // Names can be taken from both kinds of items.
+            // Names can be removed from both kinds of items.
             fs::remove_dir_all(mount.path().join("other")).unwrap();
             fs::remove_file(mount.path().join("first")).unwrap();
             mount.unmount().unwrap();
@@ -216,7 +216,7 @@ fn mkfs_btrfs_makes_the_same_of_the_folder() {
     run("mkfs.btrfs", &words, &[&source, &theirs]);
     let ours = KernelMount::new(&images, "ro").unwrap();
     let theirs = KernelMount::new(&[theirs], "ro").unwrap();
-    // Theirs has no nanoseconds, and numbers inodes in the order in which the folder lists them.
+    // mkfs.btrfs stores no nanoseconds, and numbers inodes in the order in which the folder lists them.
     let mut found = manifest(ours.path());
     for entry in &mut found.entries {
         let stat = &mut entry.stat;
@@ -225,7 +225,7 @@ fn mkfs_btrfs_makes_the_same_of_the_folder() {
         }
     }
     let expected = manifest(theirs.path());
-    // It also leaves traces where it reads, and loses the numbers of devices.
+    // It also changes access times when it reads, and loses device numbers.
     let ignored = [Field::Ino, Field::Btime, Field::Atime, Field::Rdev];
     assert_same("mkfs.btrfs and ours", &expected, &found, &ignored);
 }

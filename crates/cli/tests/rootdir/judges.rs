@@ -1,4 +1,4 @@
-//! Judges of volumes: whether one is sound, and whether it holds what it should.
+//! Checks of volumes: whether one is intact, and whether its content is as expected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use ubtrfs_check::CheckOptions;
 use ubtrfs_sim::kernel::{self, KernelMount, LoopDevice};
 use ubtrfs_sim::manifest::{Field, Kind, Manifest, assert_same};
 
-/// Asserts that our own check says nothing of a volume, nor does that of btrfs-progs in any of its modes. `what` has
-/// the options that it was made with.
+/// Asserts that neither our own check nor any mode of the btrfs-progs check reports anything. `what` contains
+/// the options that the volume was made with.
 pub(crate) fn assert_sound(what: &str, devices: &[PathBuf]) {
     let modes = ["--readonly", "--check-data-csum", "--mode=lowmem"];
-    // The last, of btrfs-progs 6.14, does not know the owners of extents.
+    // The last mode does not support extent owners in btrfs-progs 6.14.
     let known = if what.contains("squota") { 2 } else { 3 };
     assert_sound_by(what, devices, &modes[..known]);
 }
 
-/// Does what [`assert_sound`] does, with some modes of btrfs-progs only.
+/// Does the same as [`assert_sound`], with only some modes of btrfs-progs.
 pub(crate) fn assert_sound_by(what: &str, devices: &[PathBuf], modes: &[&str]) {
     let options = CheckOptions {
         data_csums: true,
@@ -44,11 +44,11 @@ fn is_doubt(line: &str) -> bool {
     let words = [
         "warning", "error:", "mismatch", "bad ", "invalid", "wrong", "missing", "cross",
     ];
-    // Loop devices of others come and go while it scans for members.
+    // Loop devices of other tests appear and disappear while it scans for members.
     !line.contains("cannot scan") && words.iter().any(|word| line.contains(word))
 }
 
-/// Runs a tool that must succeed and returns all that it said.
+/// Runs a tool that must succeed and returns all its output.
 pub(crate) fn run(program: &str, args: &[&str], paths: &[&Path]) -> String {
     let output = Command::new(program)
         .args(args)
@@ -62,10 +62,11 @@ pub(crate) fn run(program: &str, args: &[&str], paths: &[&Path]) -> String {
     said
 }
 
-/// Fields that differ between one file system and the next.
+/// Fields that differ between file systems.
 pub(crate) const NOT_COPIED: [Field; 3] = [Field::Ino, Field::Btime, Field::DirSize];
 
-/// Returns a folder as a btrfs shows it, where directories have one link. Links are read with a trace.
+/// Returns a folder as a btrfs shows it, where directories have one link. Access times of links are cleared,
+/// as reading links changes them.
 pub(crate) fn manifest(dir: &Path) -> Manifest {
     let mut manifest = Manifest::of_dir(dir).unwrap();
     for entry in &mut manifest.entries {
@@ -79,7 +80,8 @@ pub(crate) fn manifest(dir: &Path) -> Manifest {
     manifest
 }
 
-/// Asserts that the kernel shows the same, finds nothing to scrub, and can write to the volume, which stays sound.
+/// Asserts that the kernel shows the same, finds no error when scrubbing, and can write to the volume, which
+/// stays intact.
 pub(crate) fn assert_kernel_shows(what: &str, devices: &[PathBuf], expected: &Manifest) {
     if !kernel::or_skip(what) {
         return;
@@ -92,7 +94,7 @@ pub(crate) fn assert_kernel_shows(what: &str, devices: &[PathBuf], expected: &Ma
         assert!(scrub.contains("no errors found"), "{what}: {scrub}");
         let more = mount.path().join("more");
         fs::create_dir(&more).unwrap_or_else(|error| panic!("{what}: {error}"));
-        // Without room for more data, files that are inline still have some.
+        // When there is no space for more data, inline files can still be written.
         let files = if what.contains("--shrink") { 50 } else { 300 };
         for number in 0..files {
             let data = vec![number as u8; number * 40];

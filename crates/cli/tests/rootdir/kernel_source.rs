@@ -1,4 +1,4 @@
-//! A folder on the kernel's btrfs, with all that only btrfs can hold.
+//! A folder on the kernel's btrfs, with everything that only btrfs supports.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn hard_cases_of_a_kernel_volume_are_held() {
     }
 }
 
-/// Makes a folder and an image on a volume of the kernel's, sharing blocks.
+/// Creates a folder and an image on a volume of the kernel, sharing blocks.
 fn assert_shares(dir: &Path, words: &str, devices: usize) {
     let source = dir.join("source");
     let images: Vec<_> = (0..devices).map(|n| dir.join(format!("{n}.img"))).collect();
@@ -48,7 +48,7 @@ fn assert_shares(dir: &Path, words: &str, devices: usize) {
     assert_success(words, &output);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let shared = said.lines().find(|line| line.contains("Reflink:")).unwrap();
-    // All but the last, broken sector of each file.
+    // All except the last, partial sector of each file.
     assert!(shared.contains("9.53MiB of 9.57MiB"), "{words}: {shared}");
     assert_sound(words, &images);
     let expected = manifest(&source);
@@ -85,7 +85,7 @@ fn data_that_cannot_be_shared_is_copied_and_that_is_said() {
     let source = dir.path().join("source");
     fs::create_dir(&source).unwrap();
     fs::write(source.join("file"), vec![3; 100_000]).unwrap();
-    // The image lies on a file system of its own.
+    // The image is on another file system.
     let image = Path::new("/dev/shm").join(format!("ubtrfs-{}.img", std::process::id()));
     let output = mkfs()
         .args(["--reflink", "--rootdir"])

@@ -1,4 +1,5 @@
-//! Archives with more than the format has room for, and archives of odd writers: of `mkfs --rootdir` and of `import`.
+//! `mkfs --rootdir` and `import` of archives that exceed limits of the format, and of archives by unusual
+//! writers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ const NAME_AT: usize = 0;
 const UID: std::ops::Range<usize> = 108..116;
 const SUM: std::ops::Range<usize> = 148..156;
 
-/// Makes a header of ustar without a checksum.
+/// Creates a ustar header without a checksum.
 fn header(name: &[u8], kind: u8, size: u64) -> [u8; 512] {
     let mut header = tar::Header::new_ustar();
     header.set_size(size);
@@ -26,7 +27,7 @@ fn header(name: &[u8], kind: u8, size: u64) -> [u8; 512] {
     bytes
 }
 
-/// Puts in the checksum: the sum of the bytes, each as `value` takes it.
+/// Inserts the checksum: the sum of the bytes, each converted by `value`.
 fn summed(mut header: [u8; 512], value: fn(u8) -> i64) -> [u8; 512] {
     header[SUM].fill(b' ');
     let sum: i64 = header.iter().map(|&byte| value(byte)).sum();
@@ -41,7 +42,7 @@ fn member(header: [u8; 512], data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Makes a pax header of some records for the next member.
+/// Creates a pax header of some records for the next member.
 fn pax(records: &[(&[u8], &[u8])]) -> Vec<u8> {
     let mut data = Vec::new();
     for (key, value) in records {
@@ -67,7 +68,7 @@ fn ubtrfs(args: &[&std::ffi::OsStr]) -> Output {
     command.args(args).output().unwrap()
 }
 
-/// Imports an archive into an empty volume, and returns the image and what the command says.
+/// Imports an archive into an empty volume, and returns the image and the command's output.
 fn imported(scratch: &Scratch, archive: &Path) -> (PathBuf, Output) {
     let image = scratch.path().join("into.img");
     let _ = fs::remove_file(&image);
@@ -155,7 +156,7 @@ fn files_beyond_a_limit_of_the_format_are_refused() {
         let (_, output) = imported(&scratch, &archive);
         assert_eq!(output.status.code(), Some(1), "{message}");
     }
-    // The longest of each is taken, and read by both.
+    // The longest permitted attribute name and link target are accepted by both commands.
     let name = [&b"SCHILY.xattr.user."[..], &[b'n'; 250]].concat();
     let members = [
         pax(&[(&name, b"value")]),
@@ -193,7 +194,7 @@ fn headers_of_odd_writers_are_read() {
         member(blank, b"one"),
         signed,
         member(spaces, b"six"),
-        // The last of two headers is the member's; nothing of the first is left.
+        // The last of two headers applies to the member; nothing of the first is used.
         pax(&[(b"path", b"first"), (b"uid", b"77")]),
         pax(&[(b"path", b"last")]),
         member(header(b"short", b'0', 5), b"three"),

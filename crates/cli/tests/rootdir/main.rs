@@ -1,7 +1,7 @@
-//! `ubtrfs mkfs --rootdir`: volumes with files in them, judged by both checkers, by the kernel's mount, and
-//! beside the folder that they were made of.
+//! `ubtrfs mkfs --rootdir`: volumes with files in them. Both checkers check them, the kernel mounts them, and
+//! the files are compared with the original folder.
 //!
-//! Judges that need the kernel or btrfs-progs say so when they are missing.
+//! Checks that need the kernel or btrfs-progs print a message when these are missing.
 
 mod archive;
 mod formats;

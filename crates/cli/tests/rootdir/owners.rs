@@ -1,4 +1,5 @@
-//! Owners that all files of a new volume get, subvolumes by absolute paths, and files that boot loaders read.
+//! The owner of all files of a new volume, subvolumes given by absolute paths, and files that boot loaders
+//! read.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -88,7 +89,7 @@ fn paths_in_the_volume_may_begin_with_a_slash() {
     let listed = text(&["subvolume", "list"], &images[0]);
     assert!(listed.contains("path live\n"), "{listed}");
     assert!(listed.contains("path live/sub\n"), "{listed}");
-    // A path of this machine is none of the volume, as for mkfs.btrfs.
+    // A path of this machine is not accepted as a path in the volume, as in mkfs.btrfs.
     let output = mkfs()
         .arg("-qf")
         .args(["--subvol".into(), source.join("live").into_os_string()])
@@ -102,7 +103,7 @@ fn paths_in_the_volume_may_begin_with_a_slash() {
 
 const SPARSE_BYTES: u64 = 1 << 20;
 
-/// Makes a file with data at its start and at its end, and a hole between.
+/// Creates a file with data at its start and at its end, and a hole between.
 fn sparse(path: &Path) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let file = File::create(path).unwrap();

@@ -10,7 +10,7 @@ pub(crate) fn mkfs() -> Command {
     command
 }
 
-/// Makes a volume of files of its own in `dir` and returns them. `words` are options.
+/// Creates a volume with image files in `dir` and returns their paths. `words` are options.
 pub(crate) fn make(dir: &Path, words: &str, devices: usize, rootdir: &Path) -> Vec<PathBuf> {
     let images: Vec<PathBuf> = (0..devices)
         .map(|number| dir.join(format!("dev{number}.img")))
@@ -35,7 +35,7 @@ pub(crate) fn assert_success(words: &str, output: &Output) {
     assert!(output.status.success(), "{words}: {said}");
 }
 
-/// Returns the message of the command when it refuses.
+/// Returns the command's message when it refuses.
 pub(crate) fn refusal<I, S>(args: I) -> String
 where
     I: IntoIterator<Item = S>,

@@ -1,4 +1,4 @@
-//! Impossible requests are refused with a reason, and leave nothing that looks like a volume.
+//! Impossible requests are refused with a reason, and leave no image that looks like a volume.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -135,7 +135,7 @@ fn image_in_the_folder_is_not_read() {
     assert_no_volume(&image);
 }
 
-/// Asserts that nothing takes the image for a btrfs.
+/// Asserts that no reader takes the image for a btrfs.
 fn assert_no_volume(image: &Path) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
         .args(["ls"])
@@ -197,7 +197,7 @@ fn device_that_is_too_small_is_left_without_a_volume() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     drop(device);
     assert_no_volume(&image);
-    // The number that it names is enough.
+    // The size in the message is sufficient.
     let needed = said
         .split("the files need ")
         .nth(1)

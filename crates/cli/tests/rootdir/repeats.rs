@@ -14,7 +14,7 @@ use crate::tree;
 pub(crate) const UUID: &str = "01234567-89ab-cdef-0123-456789abcdef";
 pub(crate) const EPOCH: i64 = 1_650_000_000;
 
-/// Makes a volume that can be made again.
+/// Creates a reproducible volume.
 pub(crate) fn make_again(words: &str, rootdir: &Path, images: &[&Path]) -> Vec<u64> {
     for image in images {
         let _ = fs::remove_file(image);
@@ -39,7 +39,8 @@ fn copies_of_a_folder_give_the_same_bytes() {
     let (one, other) = (scratch.path().join("one"), scratch.path().join("other"));
     fs::create_dir(&one).unwrap();
     tree::fill(&one, 5);
-    // Made in another order: other numbers of inodes, other times of change, another order of names.
+    // The copy was made in another order: with other inode numbers, other change times, and another order of
+    // names.
     let copied = std::process::Command::new("cp")
         .args(["-a", "--sparse=auto", "--reflink=never"])
         .args([&one, &other])
@@ -63,7 +64,7 @@ fn copies_of_a_folder_give_the_same_bytes() {
     }
 }
 
-/// Makes a volume of files without a given UUID, and returns its bytes.
+/// Creates a volume with files without a given UUID, and returns its bytes.
 fn make_unnamed(words: &str, rootdir: &Path, images: &[&Path]) -> Vec<Vec<u8>> {
     for image in images {
         let _ = fs::remove_file(image);

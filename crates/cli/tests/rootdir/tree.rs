@@ -1,4 +1,4 @@
-//! A folder with the hard cases that any file system can hold.
+//! A folder with the hard cases that any file system supports.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,9 +11,9 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, ut
 use ubtrfs_sim::Rng;
 use ubtrfs_sim::fill::{Kind, bytes, colliding_names};
 
-/// Deeper than directories are kept open.
+/// Deeper than the number of directories kept open.
 const DEPTH: usize = 90;
-/// Names of one file in one directory, which one item can hold.
+/// Names of one file in one directory that fit into one item.
 const HARD_LINKS: usize = 100;
 const CROWD: usize = 1500;
 
@@ -34,7 +34,7 @@ pub(crate) fn fill(dir: &Path, seed: u64) {
     crowd(&place("crowd"));
     place("empty");
     attributes(&place("attributes"));
-    // Mixed with directories in the order of names.
+    // Files that sort between the directories.
     for name in ["a-file", "h-file", "z-file"] {
         fs::write(dir.join(name), name).unwrap();
     }
@@ -51,7 +51,7 @@ fn contents(dir: &Path, rng: &mut Rng) {
             fs::write(dir.join(format!("{name}-{size}")), bytes(kind, size, rng)).unwrap();
         }
     }
-    // Begins well and goes on badly, and the other way round.
+    // One compresses well at first and badly later, the other vice versa.
     let (text, noise) = (
         bytes(Kind::Text, 700_000, rng),
         bytes(Kind::Random, 700_000, rng),
@@ -140,7 +140,7 @@ fn special(dir: &Path) {
 fn deep(dir: &Path) {
     let mut path = dir.to_owned();
     for level in 0..DEPTH {
-        // Files before and after the way down.
+        // Files that sort before and after the subdirectory.
         fs::write(path.join("a"), level.to_string()).unwrap();
         fs::write(path.join("z"), level.to_string()).unwrap();
         path.push("down");
@@ -166,7 +166,7 @@ fn attributes(dir: &Path) {
             .chain(colliding)
             .zip([&b""[..], b"\0\xff", &large, b"1", b"2", b"3"])
     {
-        // Where the file system of the test has attributes.
+        // The test's file system may not support attributes.
         let _ = xattr::set(&file, OsStr::from_bytes(&name), value);
     }
     // u::rwx, u:1000:r--, g::r-x, m::r-x, o::---
@@ -185,7 +185,7 @@ fn attributes(dir: &Path) {
         let _ = xattr::set(dir, name, &acl);
     }
     for mode in [0o000, 0o644, 0o1777, 0o2755, 0o4711] {
-        // Other users cannot read what they have no right to, though it is theirs.
+        // Other users cannot read files without permission, even their own.
         if mode == 0 && !ubtrfs_sim::is_root() {
             continue;
         }
