@@ -21,7 +21,7 @@ pub(crate) fn with_verbosity(command: clap::Command) -> clap::Command {
     with_flag(command, quiet, 'q', "quiet")
 }
 
-/// Adds a flag under those of its names that the command does not use.
+/// Adds a flag under each of its names that the command does not use itself.
 fn with_flag(command: clap::Command, flag: Arg, short: char, long: &'static str) -> clap::Command {
     let has_short = command
         .get_arguments()

@@ -3,7 +3,7 @@
 //! Level by level, the interior nodes are walked again for each level, from the cache. Storing the addresses
 //! of a level would need memory in proportion to the tree.
 //!
-//! A damaged block is reported. It is printed if its checksum is valid, so that it was written like that. The
+//! A damaged block is reported. It is printed if its checksum is valid, as then it was written like that. The
 //! blocks below it are not followed, because its pointers could lead to the same blocks repeatedly.
 //!
 //! Invariants
