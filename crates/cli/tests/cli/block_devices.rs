@@ -4,7 +4,9 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
 
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use ubtrfs_sim::kernel::{KernelMount, KernelVolume, LoopDevice, MkfsSpec, Profile, or_skip};
 
 use crate::process::{empty_volume, location, ubtrfs};
@@ -13,6 +15,35 @@ fn device(words: &str, devices: &[&Path]) -> Output {
     let mut command = ubtrfs();
     command.arg("device").args(words.split(' ')).args(devices);
     command.output().unwrap()
+}
+
+/// Runs `work` in a mount namespace whose `/dev` has these devices only. Covers `dir` there.
+///
+/// The kernel has one register of devices for the whole machine. With a `/dev` of its own, a scan of all devices leaves
+/// those of other tests alone. No other test can copy a mount of `work` into its namespace, where the mount would
+/// outlive its unmounting.
+#[allow(unsafe_code)]
+fn with_devices_only<T: Send>(devices: &[&Path], dir: &Path, work: impl FnOnce() -> T + Send) -> T {
+    let script = "mount --make-rprivate / && mount -t tmpfs none \"$0\" \
+        && cp -a /dev/null /dev/btrfs-control \"$@\" \"$0\" && mount --bind \"$0\" /dev";
+    let alone = || {
+        // SAFETY: no table of descriptors is left.
+        unsafe { unshare_unsafe(UnshareFlags::FS | UnshareFlags::NEWNS) }.unwrap();
+        let mut setup = Command::new("sh");
+        let setup = setup.args(["-c", script]).arg(dir).args(devices).status();
+        assert!(setup.unwrap().success());
+        work()
+    };
+    let ended = thread::scope(|scope| scope.spawn(alone).join());
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Waits for the registrations by udev, which learns of each new device.
+fn settle_udev() {
+    if Path::new("/run/udev/control").exists() {
+        let settled = Command::new("udevadm").arg("settle").status();
+        assert!(settled.unwrap().success());
+    }
 }
 
 #[test]
@@ -31,6 +62,15 @@ fn devices_are_registered_with_the_kernel_and_forgotten() {
         .map(|image| LoopDevice::attach(image).unwrap())
         .collect();
     let both: Vec<&Path> = attached.iter().map(LoopDevice::path).collect();
+    settle_udev();
+    let dirs = ["dev", "by one name"].map(|name| volume.dir().join(name));
+    for dir in &dirs {
+        std::fs::create_dir(dir).unwrap();
+    }
+    with_devices_only(&both, &dirs[0], || register_and_forget(&both, &dirs[1]));
+}
+
+fn register_and_forget(both: &[&Path], dir: &Path) {
     let first = &both[..1];
     let succeeds = |words: &str, devices: &[&Path]| {
         let output = device(words, devices);
@@ -42,22 +82,20 @@ fn devices_are_registered_with_the_kernel_and_forgotten() {
         assert_eq!(output.status.code(), Some(1), "{words}");
         String::from_utf8(output.stderr).unwrap()
     };
-    succeeds("scan --forget", &both);
-    // It is already forgotten, which is also no error with btrfs-progs.
-    succeeds("scan -u", &both);
+    succeeds("scan --forget", both);
+    // Forgotten already, as with btrfs-progs.
+    succeeds("scan -u", both);
     assert!(fails("ready", first).contains("not all devices"));
-    let dir = volume.dir().join("by one name");
-    std::fs::create_dir(&dir).unwrap();
     let mount = || {
         let mut mount = Command::new("mount");
         let mount = mount
             .args(["-t", "btrfs", "-o", "ro"])
             .arg(both[0])
-            .arg(&dir);
+            .arg(dir);
         mount.status().unwrap().success()
     };
     assert!(!mount(), "the other device is not registered");
-    assert!(succeeds("scan", &both).starts_with("Scanning for btrfs filesystems on '"));
+    assert!(succeeds("scan", both).starts_with("Scanning for btrfs filesystems on '"));
     assert_eq!(succeeds("ready", first), "");
     assert!(mount());
     let said = fails("scan -u", first);
@@ -66,15 +104,15 @@ fn devices_are_registered_with_the_kernel_and_forgotten() {
         both[0].display()
     );
     assert!(said.contains(&busy), "{said}");
-    assert!(Command::new("umount").arg(&dir).status().unwrap().success());
+    assert!(Command::new("umount").arg(dir).status().unwrap().success());
     let all = succeeds("scan", &[]);
-    for path in &both {
+    for path in both {
         assert!(
             all.contains(&format!("registered: {}\n", path.display())),
             "{all}"
         );
     }
-    succeeds("scan -u", &both);
+    succeeds("scan -u", both);
     assert!(fails("ready", first).contains("not all devices"));
     let usage = device("scan -u -d", &[]);
     assert!(!usage.status.success());

@@ -3,7 +3,7 @@
 //! ubtrfs itself has no register: it searches for the devices of a volume when it opens one. The kernel's
 //! btrfs needs its register for mounts, and scripts fill it in advance.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,9 @@ use ubtrfs_device::KernelRegister;
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
+
+#[cfg(test)]
+mod tests;
 
 /// Look for devices with btrfs on them, and register them with the kernel
 ///
@@ -82,16 +85,20 @@ fn scan_all(console: &mut Console) -> anyhow::Result<()> {
         writeln!(console.out, "Scanning for Btrfs filesystems")?;
     }
     let found = scan_devices(&["/dev"]);
-    let register = match found.is_empty() {
-        true => None,
-        false => open_register()?,
+    let register = if found.is_empty() {
+        None
+    } else {
+        open_register()?
     };
     let mut failed = 0;
     for device in &found {
         let shown = shown(&device.path);
-        let registered = register.as_ref().map(|register| register.add(&device.path));
-        let did = match registered {
-            Some(Ok(())) => "registered",
+        let add = |register: &KernelRegister| {
+            register_if_present(&device.path, |path| register.add(path))
+        };
+        let did = match register.as_ref().map(add) {
+            Some(Ok(true)) => "registered",
+            Some(Ok(false)) => continue,
             None => "found",
             Some(Err(error)) => {
                 console.warning(format_args!("device scan failed on '{shown}': {error}"));
@@ -107,6 +114,24 @@ fn scan_all(console: &mut Console) -> anyhow::Result<()> {
         bail!("{failed} devices could not be registered");
     }
     Ok(())
+}
+
+/// Registers a device that a scan found. Returns false if it has no btrfs any longer.
+///
+/// A loop device or a disk may go away after the scan has read it. Then the kernel's error says nothing about a volume.
+fn register_if_present(device: &Path, add: impl Fn(&Path) -> io::Result<()>) -> io::Result<bool> {
+    let is_present = || !scan_devices(&[device]).is_empty();
+    match add(device) {
+        Ok(()) => return Ok(true),
+        Err(_) if !is_present() => return Ok(false),
+        // The path may have another device since: only a second error is certainly its own.
+        Err(_) => {}
+    }
+    match add(device) {
+        Ok(()) => Ok(true),
+        Err(_) if !is_present() => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens the kernel's register. Returns None if the kernel has no btrfs.
