@@ -20,6 +20,7 @@ use rustix::net::{SendFlags, send};
 
 use crate::presentation::delayed_term::DelayedTerm;
 use crate::presentation::error_chain::ErrorChain;
+use crate::presentation::progress_line;
 use crate::presentation::quoting::Escaped;
 
 const FAILURE: u8 = 1;
@@ -269,6 +270,7 @@ impl Console {
             let term = DelayedTerm::new(::console::Term::buffered_stderr(), PROGRESS_DELAY);
             let target = ProgressDrawTarget::term_like_with_hz(Box::new(term), PROGRESS_HZ);
             let bar = ProgressBar::with_draw_target(None, target).with_style(style);
+            progress_line::clear_at_signals();
             bar.enable_steady_tick(PROGRESS_TICK);
             self.progress = Some(bar);
         }
@@ -281,6 +283,7 @@ impl Console {
     pub(crate) fn end_progress(&mut self) {
         if let Some(bar) = self.progress.take() {
             bar.finish_and_clear();
+            progress_line::was_cleared();
         }
     }
 

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use indicatif::TermLike;
 use ubtrfs_device::clock;
 
+use crate::presentation::progress_line;
+
 #[derive(Debug)]
 pub(crate) struct DelayedTerm<T> {
     term: T,
@@ -68,7 +70,7 @@ impl<T: TermLike> TermLike for DelayedTerm<T> {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.draw(TermLike::flush)
+        self.draw(|term| progress_line::draw(|| term.flush()))
     }
 }
 

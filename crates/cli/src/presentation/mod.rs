@@ -13,6 +13,7 @@ pub(crate) mod json;
 pub(crate) mod log;
 pub(crate) mod permissions;
 pub(crate) mod profiles;
+mod progress_line;
 pub(crate) mod quoting;
 pub(crate) mod size_suffix;
 pub(crate) mod table;

@@ -2,9 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use ubtrfs::{Access, Volume};
 use ubtrfs_format::ids::RootId;
@@ -164,6 +165,44 @@ fn bash_completes_the_last_of_several_mount_options() {
         return;
     };
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ro,commit=\n");
+}
+
+#[test]
+fn a_signal_clears_the_progress_and_ends_the_command() {
+    let (_scratch, image) = empty_volume();
+    let ubtrfs = env!("CARGO_BIN_EXE_ubtrfs");
+    // The pipe has an archive that never comes.
+    let command = format!(
+        "sleep 600 | exec {ubtrfs} import - {}",
+        location(&image, "").display()
+    );
+    // script(1) gives the command a terminal, and its foreground.
+    let child = Command::new("script")
+        .args(["-qefc", &command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        ubtrfs_sim::skip("a_signal_clears_the_progress_and_ends_the_command: no script(1)");
+        return;
+    };
+    let mut screen = child.stdout.take().unwrap();
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains("B/s") {
+        let mut bytes = [0; 256];
+        let len = screen.read(&mut bytes).unwrap();
+        assert_ne!(len, 0, "{}", shown.escape_ascii());
+        shown.extend(&bytes[..len]);
+    }
+    const CTRL_C: u8 = 3;
+    child.stdin.as_ref().unwrap().write_all(&[CTRL_C]).unwrap();
+    screen.read_to_end(&mut shown).unwrap();
+    child.wait().unwrap();
+    let shown = String::from_utf8_lossy(&shown);
+    const CLEAR: &str = "\x1b[2K";
+    let (_, left) = shown.rsplit_once(CLEAR).unwrap();
+    assert_eq!(left.trim(), "", "{shown:?}");
+    assert!(succeed(["ls".as_ref(), image.as_os_str()]).is_empty());
 }
 
 #[test]

@@ -215,11 +215,11 @@ impl Mkfs {
             .map(|device| (device.path(), device as &dyn BlockDevice))
             .collect();
         if rootdir.is_some() {
-            console.start_progress(COPY_PROGRESS);
             if targets.iter().any(Target::is_made) {
                 // Ctrl-C leaves no incomplete volume behind.
                 interrupt::watch().context("cannot handle signals")?;
             }
+            console.start_progress(COPY_PROGRESS);
         }
         let written = planned.write_with(&named, &mut FillConsole::new(console));
         console.end_progress();
