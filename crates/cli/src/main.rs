@@ -25,7 +25,7 @@ mod volume_access;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::arguments::option_order::options_first;
 use crate::command::absent;
@@ -96,6 +96,9 @@ fn main() -> ExitCode {
                 Err(error) => failure(&error),
             }
         }
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            usage(refused_before_help(&command, &args).unwrap_or(error))
+        }
         Err(error) => match absent::named(&command, args.get(1..).unwrap_or_default(), &error) {
             Some(name) => {
                 eprintln!("ERROR: {}", absent::refusal(&name));
@@ -110,6 +113,15 @@ fn main() -> ExitCode {
         }
         _ => code,
     }
+}
+
+/// Returns the error of an option before the word `help`, at which the parser stops before it reads the option's value.
+fn refused_before_help(command: &clap::Command, args: &[OsString]) -> Option<clap::Error> {
+    let word = args.iter().position(|arg| arg == "help")?;
+    let mut line = args[..word].to_vec();
+    line.push("--help".into());
+    let matches = command.clone().try_get_matches_from(line);
+    matches.err().filter(clap::Error::use_stderr)
 }
 
 fn failure(error: &anyhow::Error) -> ExitCode {
@@ -170,7 +182,7 @@ fn usage(mut error: clap::Error) -> ExitCode {
     if error.get(ContextKind::InvalidArg) == Some(&ContextValue::String("-h".into())) {
         error.remove(ContextKind::Suggested);
     }
-    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         eprint!("{}", error.render());
     } else {
         let text = error.render().to_string();

@@ -168,6 +168,21 @@ fn bash_completes_the_last_of_several_mount_options() {
 }
 
 #[test]
+fn wrong_values_of_options_are_refused_before_help() {
+    for (words, value) in [
+        ("--format yaml help", "'yaml' for '--format"),
+        ("--format yaml help ls", "'yaml' for '--format"),
+        ("filesystem --format yaml help", "'yaml' for '--format"),
+        ("--log loud help", "'loud' for '--log"),
+    ] {
+        fail(words.split(' '), &format!("invalid value {value}"));
+    }
+    let help = succeed(["--format", "json", "help"]);
+    assert_eq!(help, succeed(["help"]));
+    assert_eq!(succeed(["-q", "help", "ls"]), succeed(["help", "ls"]));
+}
+
+#[test]
 fn a_signal_clears_the_progress_and_ends_the_command() {
     let (_scratch, image) = empty_volume();
     let ubtrfs = env!("CARGO_BIN_EXE_ubtrfs");
