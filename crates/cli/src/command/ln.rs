@@ -56,20 +56,6 @@ impl Ln {
         changes.commit()
     }
 
-    /// Refuses a symbolic link to `IMAGE:/PATH` in the same image: nothing within it has that name.
-    fn must_be_text(&self, to: &OsString) -> anyhow::Result<()> {
-        let location = Location::parse(to);
-        let is_alone = location.image.as_os_str() == to;
-        if self.symbolic && !is_alone && location.image == self.link.image {
-            bail!(
-                "a link keeps its target as text: write '{}', without '{}:'",
-                Escaped(&location.path),
-                Escaped::of(&location.image)
-            );
-        }
-        Ok(())
-    }
-
     fn link(
         &self,
         changes: &Changes<'_>,
@@ -77,18 +63,18 @@ impl Ln {
         is_into: bool,
         to: &OsString,
     ) -> anyhow::Result<()> {
-        self.must_be_text(to)?;
         let shown = Escaped::of(to);
         let existing = match self.symbolic {
             true => None,
             false => Some(self.existing(changes, target, to)?),
         };
         let files = &target.files;
+        let text = self.text_of(changes, to);
         let named = match is_into {
             true => {
                 let path = match &existing {
                     Some((location, _)) => &location.path,
-                    None => to.as_bytes(),
+                    None => text.as_bytes(),
                 };
                 let Some((_, name)) = split(path) else {
                     bail!("cannot link to '{shown}': it has no name");
@@ -107,7 +93,7 @@ impl Ln {
         }
         let linked = match existing {
             Some((location, _)) => files.hard_link(location.path_within(), &named.path),
-            None => files.symlink(self.text_of(changes, to), &named.path),
+            None => files.symlink(text, &named.path),
         };
         linked.reason().with_context(refused)
     }
