@@ -1,10 +1,13 @@
 //! Impossible requests are refused with a reason, and leave no image that looks like a volume.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{self, LoopDevice};
 
@@ -212,4 +215,59 @@ fn device_that_is_too_small_is_left_without_a_volume() {
     assert_success("the size that was named", &output);
     drop(device);
     assert_sound("the size that was named", &[image]);
+}
+
+#[test]
+fn images_that_were_made_for_a_volume_that_fails_are_removed() {
+    let scratch = Scratch::new().unwrap();
+    let source = folder(&scratch);
+    let at = |name: &str| scratch.path().join(name);
+    let (made, absent) = (at("made.img"), at("none/other.img"));
+    refusal([
+        "-b".as_ref(),
+        "256M".as_ref(),
+        made.as_os_str(),
+        absent.as_os_str(),
+    ]);
+    assert!(!made.exists());
+    // One that was there is left, as its owner made it.
+    File::create(&made).unwrap().set_len(256 << 20).unwrap();
+    let rootdir = ["-b", "256M", "--rootdir"].map(AsRef::as_ref);
+    let args = [source.as_os_str(), made.as_os_str(), absent.as_os_str()];
+    refusal(rootdir.into_iter().chain(args));
+    assert!(made.exists());
+}
+
+#[test]
+fn signal_ends_the_filling_and_removes_the_image() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let scratch = Scratch::new().unwrap();
+        let image = scratch.path().join("v.img");
+        let mut child = mkfs()
+            .args(["-q", "--rootdir", "-"])
+            .arg(&image)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut header = tar::Header::new_gnu();
+        header.set_path("file").unwrap();
+        header.set_size(1 << 40);
+        header.set_mode(0o644);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        header.set_cksum();
+        let mut pipe = child.stdin.take().unwrap();
+        pipe.write_all(header.as_bytes()).unwrap();
+        // The filling reads, so that the signals are handled.
+        pipe.write_all(&[0; 4 << 20]).unwrap();
+        assert!(image.exists());
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        while pipe.write_all(&[0; 1 << 20]).is_ok() {}
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(!image.exists(), "{said}");
+    }
 }
