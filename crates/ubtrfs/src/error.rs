@@ -127,7 +127,7 @@ impl Error {
     /// # }
     /// ```
     pub fn reason(&self) -> impl fmt::Display + '_ {
-        Shown(&self.0.cause)
+        Shown(&self.0)
     }
 
     /// Returns whether any change of the volume would fail for the same reason: the volume is full, read-only or
@@ -230,16 +230,22 @@ impl fmt::Display for Error {
         if let Some(to) = &self.0.to {
             write!(f, " to '{}'", Escaped::of(to))?;
         }
-        write!(f, ": {}", Shown(&self.0.cause))
+        write!(f, ": {}", Shown(&self.0))
     }
 }
 
-/// A displayed cause. It may contain paths of devices, of host files and of a volume, with arbitrary bytes.
-struct Shown<'a>(&'a Cause);
+/// The cause of a failure in a message. It may have paths of devices, of files of the host and of a volume, which are any
+/// bytes.
+struct Shown<'a>(&'a Failure);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Escaped(self.0.to_string().as_bytes()).fmt(f)
+        let Failure { path, cause, .. } = self.0;
+        let beside_path = path.as_ref().and_then(|_| cause.text_beside_path());
+        match beside_path {
+            Some(text) => f.write_str(text),
+            None => Escaped(cause.to_string().as_bytes()).fmt(f),
+        }
     }
 }
 

@@ -243,7 +243,7 @@ fn failures_are_said_and_the_rest_is_done() {
         (&["mkdir", "@none/x"], "no such file or directory"),
         (&["mkdir", "-p", "@file/x"], "not a directory"),
         (&["mkdir", "-m", "9", "@x"], "invalid mode"),
-        (&["rmdir", "@dir"], "is not empty"),
+        (&["rmdir", "@dir"], ": directory is not empty"),
         (&["rmdir", "@file"], "not a directory"),
         (&["rm", "@dir"], "is a directory"),
         (&["rm", "@none"], "no such file or directory"),

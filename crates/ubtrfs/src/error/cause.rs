@@ -181,6 +181,26 @@ impl Cause {
         false
     }
 
+    /// Returns the text of a cause that has only the number of a file or subvolume, for a message that names its path.
+    pub(crate) fn text_beside_path(&self) -> Option<&'static str> {
+        let Cause::Engine(error) = self else {
+            return None;
+        };
+        match error {
+            EngineError::NotEmpty(_) => Some("directory is not empty"),
+            EngineError::ReadOnlySubvolume(_) => Some("the subvolume is read-only"),
+            EngineError::WritableSubvolume(_) => Some("the subvolume is not read-only"),
+            EngineError::HeldSubvolume(_) => {
+                Some("the subvolume is in use as a snapshot and stays read-only")
+            }
+            EngineError::DefaultSubvolume(_) => Some("it is the default subvolume"),
+            EngineError::NotPermitted(_) => {
+                Some("the flags or the kind of the file forbid the change")
+            }
+            _ => None,
+        }
+    }
+
     /// Returns whether a caller lacks a right.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
