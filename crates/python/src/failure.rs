@@ -1,4 +1,5 @@
-//! Errors of the library as `OSError`; Python derives the subclass from the errno.
+//! Errors of the library as `OSError`, of which Python chooses the subclass by the errno. That of a closed volume is a
+//! `ValueError`, as for a file object of Python.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -6,6 +7,8 @@ use std::path::Path;
 
 use pyo3::PyErr;
 use pyo3::exceptions::PyOSError;
+
+use crate::handle::closed;
 
 pub(crate) fn failed(error: &ubtrfs::Error) -> PyErr {
     failed_with(error, strerror(error))
@@ -26,6 +29,10 @@ pub(crate) fn failed_to_make(error: &ubtrfs::Error) -> PyErr {
 }
 
 fn failed_with(error: &ubtrfs::Error, strerror: String) -> PyErr {
+    // A thread may close the volume after another has taken the value out of its handle.
+    if error.is_closed() {
+        return closed();
+    }
     let text = |path: &Path| path.as_os_str().to_owned();
     let errno = error.errno();
     let none: Option<OsString> = None;

@@ -5,6 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+/// Creates the exception of a call on a handle or a volume that is closed.
+pub(crate) fn closed() -> PyErr {
+    PyValueError::new_err("operation on a closed volume or file")
+}
+
 /// A value until it is closed. The lock is held only briefly, so a thread may take it while it holds the GIL.
 #[derive(Debug)]
 pub(crate) struct Handle<T: Send> {
@@ -35,7 +40,7 @@ impl<T: Clone + Send> Handle<T> {
         // The value is intact even after a panic.
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         let value = value.as_ref().cloned();
-        value.ok_or_else(|| PyValueError::new_err("operation on a closed volume or file"))
+        value.ok_or_else(closed)
     }
 
     /// Takes the value out.

@@ -8,6 +8,8 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
+import tarfile
 import threading
 import uuid
 
@@ -269,6 +271,127 @@ def test_threads_that_share_a_raw_file_take_turns(root):
         content = file.read()
         assert len(content) == 2 * 200 * 100
         assert {content[at : at + 100] for at in range(0, len(content), 100)} == {b"x" * 100, b"y" * 100}
+
+
+#: Changes by handles that are still open when the volume is closed.
+CHANGES = {
+    "write": lambda root, file: file.write(b"x"),
+    "truncate": lambda root, file: file.truncate(1),
+    "allocate": lambda root, file: file.allocate(0, 4096),
+    "punch_hole": lambda root, file: file.punch_hole(0, 4096),
+    "clone_range": lambda root, file: file.clone_range(file, 0, 4096, 8192),
+    "open": lambda root, file: root.open("/new", "w"),
+    "mkdir": lambda root, file: root.mkdir("/new"),
+    "unlink": lambda root, file: root.unlink("/file"),
+    "rmdir": lambda root, file: root.rmdir("/dir"),
+    "rmtree": lambda root, file: root.rmtree("/dir"),
+    "rename": lambda root, file: root.rename("/file", "/new"),
+    "symlink": lambda root, file: root.symlink("target", "/new"),
+    "link": lambda root, file: root.link("/file", "/new"),
+    "reflink": lambda root, file: root.reflink("/file", "/new"),
+    "chmod": lambda root, file: root.chmod("/file", 0o600),
+    "chown": lambda root, file: root.chown("/file", 1, 1),
+    "utime": lambda root, file: root.utime("/file"),
+    "setxattr": lambda root, file: root.setxattr("/file", "user.new", b"x"),
+    "removexattr": lambda root, file: root.removexattr("/file", "user.one"),
+    "create_subvolume": lambda root, file: root.create_subvolume("/new"),
+    "snapshot": lambda root, file: root.snapshot("/", "/new"),
+    "delete_subvolume": lambda root, file: root.delete_subvolume("/sub"),
+    "read_only": lambda root, file: setattr(root, "read_only", True),
+    "copy_tree": lambda root, file: root.copy_tree("/dir", "/new"),
+    "copy_from_host": lambda root, file: root.copy_from_host(__file__, "/new"),
+    "remove_tree": lambda root, file: root.remove_tree("/dir"),
+    "receive": lambda root, file: root.receive(io.BytesIO(sent())),
+}
+
+
+def sent():
+    with ubtrfs.Volume.in_memory(SIZE) as volume:
+        volume.root.mkdir("/dir")
+        stream = io.BytesIO()
+        volume.snapshot("/", "/snapshot", read_only=True).send(stream)
+        return stream.getvalue()
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_change_of_a_closed_volume_by_an_open_handle_is_a_value_error(name):
+    volume = ubtrfs.Volume.in_memory(SIZE)
+    root = volume.root
+    root.mkdir("/dir")
+    root.create_subvolume("/sub")
+    file = root.open("/file", "w+b", buffering=0)
+    file.write(b"content" * 4096)
+    root.setxattr("/file", "user.one", b"1")
+    # What is left open is as in a thread that found its handle open just before another one closed the volume.
+    volume._volume.close()
+    with pytest.raises(ValueError, match="closed volume"):
+        CHANGES[name](root, file)
+    volume.close()
+
+
+#: Long calls, given a volume, what closes it and a folder of this machine. Each calls it before its last change.
+LONG_CALLS = {
+    "copy_from_host": lambda root, close, tmp_path: root.copy_from_host(tmp_path, "/new", progress=close),
+    "copy_tree": lambda root, close, tmp_path: root.copy_tree("/tree", "/new", progress=close),
+    "remove_tree": lambda root, close, tmp_path: root.remove_tree("/tree", progress=close),
+    "import_tar": lambda root, close, tmp_path: root.import_tar(tmp_path / "archive", "/tree", progress=close),
+    "receive": lambda root, close, tmp_path: root.receive(io.BytesIO(sent()), progress=close),
+    "read of a stream": lambda root, close, tmp_path: root.receive(Closing(close)),
+}
+
+
+class Closing:
+    """A stream that closes a volume before its second part is read."""
+
+    def __init__(self, close):
+        self.stream = io.BytesIO(sent())
+        self.close = close
+
+    def read(self, size):
+        if self.stream.tell():
+            self.close()
+        return self.stream.read(min(size, 100))
+
+
+@pytest.mark.parametrize("name", LONG_CALLS)
+def test_long_call_during_which_the_volume_is_closed_is_a_value_error(name, tmp_path):
+    for file in ("one", "two"):
+        (tmp_path / file).write_bytes(b"x" * 100_000)
+    with tarfile.open(tmp_path / "archive", "w") as archive:
+        archive.add(tmp_path / "one", "one")
+        archive.add(tmp_path / "two", "two")
+    volume = ubtrfs.Volume.in_memory(SIZE)
+    volume.root.copy_from_host(tmp_path, "/tree")
+    with pytest.raises(ValueError, match="closed volume"):
+        LONG_CALLS[name](volume.root, lambda *_: volume.close(), tmp_path)
+
+
+def test_group_that_closes_the_volume_is_a_value_error():
+    volume = ubtrfs.Volume.in_memory(SIZE)
+
+    def work():
+        with pytest.raises(OSError) as error:
+            volume.close()
+        assert error.value.errno == errno.EDQUOT
+
+    with pytest.raises(ValueError, match="closed volume"):
+        volume.group(work)
+
+
+def test_reads_of_a_closed_volume_by_open_handles_end_well_or_are_value_errors():
+    volume = ubtrfs.Volume.in_memory(SIZE)
+    with volume.root.open("/file", "wb") as file:
+        file.write(b"x" * 300_000)
+    kept = volume.snapshot("/", "/kept", read_only=True)
+    file = volume.root.open("/file", "rb", buffering=0)
+    volume._volume.close()
+    assert file.read() == b"x" * 300_000
+    assert volume.root.listdir() == ["file", "kept"]
+    volume.root.export_tar("/file", io.BytesIO())
+    # These hold a snapshot against changes, or make a file durable.
+    for call in [lambda: kept.send(io.BytesIO()), lambda: kept.changes_since(kept), file.sync]:
+        with pytest.raises(ValueError, match="closed volume"):
+            call()
 
 
 def test_volume_closes_while_others_open_its_files(image):

@@ -1,8 +1,9 @@
 //! The error of the library: the operation, its paths, and the `std::io` kind of the cause.
 //!
-//! Not here: causes, their kinds and numbers (`cause`).
+//! Not here: causes, their kinds and numbers (`cause`), and the errors that they wrap (`wrapped`).
 
 mod cause;
+mod wrapped;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ubtrfs_device::Holder;
+use ubtrfs_engine::Error as EngineError;
 
 use crate::escaped::Escaped;
 
@@ -66,7 +68,7 @@ impl Error {
     /// | `QuotaExceeded` | a [group](crate::Volume::group) contains an operation that needs a commit |
     /// | `FileTooLarge` | the file or volume would exceed the maximum size |
     /// | `TooManyLinks` | the file has the maximum number of names |
-    /// | `ReadOnlyFilesystem` | the volume, the subvolume or the device is read-only, the volume is closed, or a commit failed |
+    /// | `ReadOnlyFilesystem` | the volume, the subvolume or the device is read-only, the volume is closed ([`Error::is_closed`]), or a commit failed |
     /// | `PermissionDenied` | an immutable or append-only file, or a subvolume of the wrong kind; a [`Caller`](crate::Caller) lacks the right ([`Error::is_refusal`]) |
     /// | `CrossesDevices` | different subvolumes or volumes, or a subvolume instead of a directory |
     /// | `ResourceBusy` | the volume is open elsewhere, or the path is the root of a subvolume |
@@ -147,6 +149,24 @@ impl Error {
     /// ```
     pub fn is_of_volume(&self) -> bool {
         self.0.cause.is_of_volume()
+    }
+
+    /// Returns whether the volume was closed before the call or during it ([`Volume::close`](crate::Volume::close)). The kind
+    /// is that of a read-only volume.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let root = volume.root().clone();
+    /// volume.close()?;
+    /// assert!(root.write("/file", b"content").unwrap_err().is_closed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_closed(&self) -> bool {
+        matches!(self.0.cause.engine_error(), Some(EngineError::Closed))
     }
 
     /// Returns whether the stream of a send or receive is the cause, and not the volume: it cannot be written or read,

@@ -169,7 +169,8 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "python",
         &[
-            "failure handle",
+            "handle",
+            "failure",
             "file signals stream",
             "subvolume",
             "options",

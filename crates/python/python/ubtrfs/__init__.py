@@ -8,7 +8,8 @@
         volume.snapshot("/", "/before")
 
 Paths are str, bytes or os.PathLike. They begin at the root of the volume or subvolume, with or without a leading slash.
-Errors are raised as OSError, with errno and filename. No permission is checked, and no umask applies.
+Errors are raised as OSError, with errno and filename; a call on a closed volume or file raises ValueError. No permission
+is checked, and no umask applies.
 """
 
 import errno as _errno

@@ -430,3 +430,67 @@ fn refusals_are_of_callers() {
     check(immutable, Kind::PermissionDenied, false);
     check(EngineError::NoSpace.into(), Kind::StorageFull, false);
 }
+
+#[test]
+fn closed_volume_is_found_in_every_error_that_wraps_it() {
+    use ubtrfs_engine::rights::Refused;
+    use ubtrfs_stream::{
+        CommandError, CommandFault, CommandKind, DiffError, ReceiveError, ReceiveFault, SendError,
+        TargetError,
+    };
+
+    use crate::transfer::copy::CopyError;
+    use crate::transfer::tar::TarError;
+    use crate::transfer::unpack::UnpackError;
+
+    let closed = || EngineError::Closed;
+    let made = || CopyError::Make(closed());
+    let command = |error: TargetError| {
+        Box::new(CommandError {
+            command: CommandKind::Mkdir,
+            offset: 0,
+            path: None,
+            fault: CommandFault::Target(error),
+        })
+    };
+    let (path, dir) = (String::new(), FILE);
+    let (at, unpacked) = (Box::new(made()), Box::new(UnpackError::Copy(made())));
+    let cause = ReceiveFault::Command(command(closed().into()));
+    let unfinished = None;
+    let all: Vec<Cause> = vec![
+        closed().into(),
+        Cause::Refused(Refused::Volume(closed())),
+        SendError::Engine(closed()).into(),
+        DiffError::Engine(closed()).into(),
+        TarError::Engine(closed()).into(),
+        ReceiveError { cause, unfinished }.into(),
+        command(TargetError::Refused(Refused::Volume(closed()))).into(),
+        CopyError::Engine(closed()).into(),
+        CopyError::NothingRead(closed()).into(),
+        CopyError::At {
+            path: path.clone(),
+            source: at,
+        }
+        .into(),
+        UnpackError::At {
+            path,
+            source: unpacked,
+        }
+        .into(),
+        UnpackError::Times {
+            dir,
+            source: Box::new(closed()),
+        }
+        .into(),
+    ];
+    for cause in all {
+        let error = Err::<(), _>(cause)
+            .naming("copy", Path::new("/x"))
+            .unwrap_err();
+        assert!(error.is_closed(), "{error}");
+        let outer = Err::<(), _>(error).naming_alone("copy").unwrap_err();
+        assert!(outer.is_closed(), "{outer}");
+    }
+    let full = Err::<(), _>(CopyError::Make(EngineError::NoSpace)).naming_alone("copy");
+    assert!(!full.unwrap_err().is_closed());
+}
