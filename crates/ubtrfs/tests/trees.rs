@@ -120,6 +120,25 @@ fn removal_ends_where_all_would_fail() {
     assert!(removals.lines.is_empty(), "{:?}", removals.lines);
 }
 
+#[test]
+fn error_that_ends_a_copy_has_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "content").unwrap();
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root().clone();
+    assert!(root.copy_from_host(&file, "/file").unwrap().is_empty());
+    let mut archive = Vec::new();
+    assert!(root.export_tar("/file", &mut archive).unwrap().is_empty());
+    volume.close().unwrap();
+    let copied = root.copy_from_host(&file, "/new").unwrap_err();
+    let unpacked = root.import_tar(&archive[..], "/").unwrap_err();
+    for error in [copied, unpacked] {
+        let text = error.to_string();
+        assert!(text.ends_with("': the volume is closed"), "{text}");
+    }
+}
+
 /// The events of a copy.
 #[derive(Default)]
 struct Met {

@@ -36,8 +36,8 @@ const MAX_TIMED: usize = 1 << 18;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum UnpackError {
-    /// A member that cannot be written, nor can any later one.
-    #[error("cannot write '{path}'")]
+    /// A member that cannot be written, nor any that follows.
+    #[error("cannot write '{path}': {source}")]
     At {
         path: String,
         source: Box<UnpackError>,

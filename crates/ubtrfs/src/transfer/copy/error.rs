@@ -42,8 +42,8 @@ pub(crate) enum CopyError {
         call: &'static str,
         source: std::io::Error,
     },
-    /// A fatal error, with the path of the file in the destination that could not be created or written, [`Escaped`].
-    #[error("cannot write '{path}'")]
+    /// A final error, with the path in the destination: what could not be made or written there, [`Escaped`].
+    #[error("cannot write '{path}': {source}")]
     At {
         path: String,
         source: Box<CopyError>,
