@@ -1015,3 +1015,117 @@ def test_handler_of_a_signal_ends_a_long_read(root, alarm):
                 file.seek(0)
         file.seek(1 << 20)
         assert file.read(20 << 20) == bytes(20 << 20)
+
+
+#: A program that opens a volume and forks. Its arguments are an image and how the child ends.
+FORKING = """
+import gc, os, sys, ubtrfs
+
+image, way = sys.argv[1:]
+volume = ubtrfs.Volume.create(image, 256 << 20)
+buffered = volume.root.open("/buffered", "w")
+buffered.write("before")
+raw = volume.root.open("/raw", "wb", buffering=0)
+raw.write(b"before")
+entries, kept = volume.root.scandir("/"), volume.snapshot("/", "/kept", read_only=True)
+changes = kept.changes_since(kept)
+
+def refused(*calls):
+    for call in calls:
+        try:
+            call()
+        except OSError as error:
+            assert error.errno == 16, error
+        else:
+            raise AssertionError("a call in a fork was not refused")
+
+if os.fork() == 0:
+    if way == "exit":
+        sys.exit(3)
+    if way == "drop":
+        del volume, buffered, raw, entries, kept, changes
+        gc.collect()
+        sys.exit(3)
+    if way == "raise":
+        raise RuntimeError("of the child")
+    if way == "with":
+        with volume, raw:
+            sys.exit(3)
+    refused(
+        lambda: raw.write(b"child"), buffered.flush, lambda: volume.root.mkdir("/child"), volume.sync,
+        lambda: volume.root.open("/raw"), lambda: volume.root.listdir("/"), lambda: volume.group(lambda: None),
+        lambda: volume.snapshot("/", "/child"), volume.subvolumes, volume.trim, lambda: setattr(volume, "label", "child"),
+        volume.close,
+    )
+    sys.exit(3)
+status = os.waitstatus_to_exitcode(os.wait()[1])
+assert status == (1 if way == "raise" else 3), status
+raw.write(b" and after")
+buffered.write(" and after")
+assert [entry.name for entry in entries] == ["buffered", "raw"]
+volume.root.mkdir("/after")
+volume.close()
+"""
+
+
+@pytest.mark.parametrize("way", ["exit", "drop", "raise", "with", "calls"])
+def test_volume_stays_that_of_the_parent_of_a_fork(image, way):
+    subprocess.run([sys.executable, "-c", FORKING, image, way], check=True)
+    with ubtrfs.Volume.open(image, read_only=True) as volume:
+        assert volume.root.listdir() == ["buffered", "raw", "kept", "after"]
+        for name in ("/buffered", "/raw"):
+            assert volume.root.open(name).read() == "before and after"
+        assert volume.label == ""
+    assert ubtrfs.check(image).issues == ()
+
+
+#: A program that forks while a thread holds the locks of a file, as its write waits for a group of another thread.
+FORKING_BESIDE_A_WRITE = """
+import os, signal, sys, threading, ubtrfs
+
+volume = ubtrfs.Volume.create(sys.argv[1], 256 << 20)
+raw = volume.root.open("/raw", "wb", buffering=0)
+text = volume.root.open("/text", "w")
+text.write("before")
+begun, ended = threading.Event(), threading.Event()
+
+def work():
+    begun.set()
+    ended.wait()
+
+threads = [threading.Thread(target=volume.group, args=(work,))]
+threads[0].start()
+begun.wait()
+threads += [threading.Thread(target=raw.write, args=(b"content",)), threading.Thread(target=text.flush)]
+for thread in threads[1:]:
+    thread.start()
+for file in (raw, text.buffer.raw):
+    while file._lock.acquire(blocking=False):
+        file._lock.release()
+child = os.fork()
+if child == 0:
+    # A lock that stays locked shall not stop the tests.
+    signal.alarm(60)
+    for call in [lambda: raw.write(b"child"), lambda: volume.root.open("/new", "w"), volume.close]:
+        try:
+            call()
+        except OSError as error:
+            assert error.errno == 16, error
+        else:
+            os._exit(1)
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+ended.set()
+for thread in threads:
+    thread.join()
+volume.close()
+sys.exit(status != 0)
+"""
+
+
+def test_fork_beside_a_thread_that_writes_waits_for_nothing(image):
+    subprocess.run([sys.executable, "-c", FORKING_BESIDE_A_WRITE, image], check=True)
+    with ubtrfs.Volume.open(image, read_only=True) as volume:
+        assert volume.root.open("/raw").read() == "content"
+        assert volume.root.open("/text").read() == "before"
+    assert ubtrfs.check(image).issues == ()

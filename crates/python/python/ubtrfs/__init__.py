@@ -749,6 +749,7 @@ class Volume:
 
     def __init__(self, native: _ubtrfs.Volume) -> None:
         self._volume = native
+        self._pid = os.getpid()
         self._opened = Opened()
         self.root = Subvolume(native.root(), self._opened)
 
@@ -911,8 +912,9 @@ class Volume:
         self._volume.sync()
 
     def close(self) -> None:
-        """Closes all files, which flushes them, then commits and closes the volume."""
-        first = self._opened.close()
+        """Closes all files, which flushes them, then commits and closes the volume. In a fork it is an OSError of EBUSY."""
+        # In a fork the files are the parent's: another thread of it may hold the lock of a buffer.
+        first = self._opened.close() if self._is_own() else None
         self._volume.close()
         if first is not None:
             raise first
@@ -926,7 +928,16 @@ class Volume:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except OSError:
+            # The volume is the parent's. In a fork the exception that leaves the block, such as SystemExit, matters more.
+            if error is None or self._is_own():
+                raise
+
+    def _is_own(self) -> bool:
+        """Returns whether this process opened the volume, rather than a process that it is a fork of."""
+        return os.getpid() == self._pid
 
 
 def _device(id: int, uuid: bytes, path: Optional[bytes], sizes: Tuple[int, int]) -> Device:

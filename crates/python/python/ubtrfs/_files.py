@@ -22,12 +22,25 @@ Name = Union[str, bytes]
 _PART_BYTES = 1 << 20
 
 
+#: The objects that have locks. Another thread may hold one while this thread forks.
+_locked: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def _unlock_in_child() -> None:
+    for each in list(_locked):
+        each._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlock_in_child)
+
+
 class Opened:
     """The open files, listings and subvolumes of a volume. Threads may share it."""
 
     def __init__(self) -> None:
         # Reentrant, because a finalizer may open and close files while this thread holds the lock.
         self._lock = threading.RLock()
+        _locked.add(self)
         self._all: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._is_closed = False
 
@@ -61,6 +74,7 @@ class RawFile(io.RawIOBase):
         self._native = native
         # Guards the position during reads and writes. Reentrant, because a signal handler may use the file, too.
         self._lock = threading.RLock()
+        _locked.add(self)
         self._position = 0
         self._appends = "a" in mode
         self._reads = "r" in mode or "+" in mode
