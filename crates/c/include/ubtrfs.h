@@ -862,8 +862,8 @@ int ubtrfs_volume_open_with(const char *const *images,
  * Commits everything and closes the volume. An error means that the last changes are not durable; the handle is freed
  * nevertheless. NULL is allowed.
  *
- * Handles of its subvolumes, files and directories must still be freed. They can no longer change the volume, and its
- * file stays in use until the last of them is freed.
+ * Handles of its subvolumes, files and directories must still be freed. They can still read, and changes and syncs
+ * return -EROFS. The file of the volume stays in use until the last of them is freed.
  */
 int ubtrfs_volume_close(struct ubtrfs_volume *volume);
 

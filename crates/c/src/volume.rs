@@ -191,8 +191,8 @@ pub unsafe extern "C" fn ubtrfs_volume_open_with(
 /// Commits everything and closes the volume. An error means that the last changes are not durable; the handle is freed
 /// nevertheless. NULL is allowed.
 ///
-/// Handles of its subvolumes, files and directories must still be freed. They can no longer change the volume, and its
-/// file stays in use until the last of them is freed.
+/// Handles of its subvolumes, files and directories must still be freed. They can still read, and changes and syncs
+/// return -EROFS. The file of the volume stays in use until the last of them is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_close(volume: *mut ubtrfs_volume) -> c_int {
     status(|| {

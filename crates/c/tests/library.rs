@@ -342,4 +342,27 @@ fn ranges_are_shared_and_the_default_subvolume_chosen() {
         .env("LD_LIBRARY_PATH", library.join("lib")));
     let volume = Volume::open_read_only(&image).unwrap();
     assert_eq!(volume.root().read("/copy").unwrap(), vec![b'x'; 32 << 10]);
+
+#[test]
+fn handles_outlive_the_volume_and_do_nothing_in_a_fork() {
+    let library = library();
+    let scratch = Scratch::new().unwrap();
+    let program = scratch.path().join("handles");
+    let mut flags = flags(&library, &["--cflags", "--libs"]);
+    flags.push_str(" -pthread");
+    compile_with(&flags, &Path::new(HERE).join("tests/handles.c"), &program);
+    let image = scratch.path().join("volume.img");
+    run(Command::new(&program)
+        .arg(&image)
+        .env("LD_LIBRARY_PATH", library.join("lib")));
+    let volume = Volume::open_read_only(&image).unwrap();
+    for file in ["/file", "/after"] {
+        assert_eq!(volume.root().read(file).unwrap(), b"before and after");
+    }
+    assert_eq!(volume.label(), "");
+    drop(volume);
+    let images = std::slice::from_ref(&image);
+    let report = check(images, &CheckOptions::default(), &mut |_| {}).unwrap();
+    assert!(report.is_spotless(), "{:?}", report.issues);
+}
 }

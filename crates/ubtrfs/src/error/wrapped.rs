@@ -1,6 +1,6 @@
 //! The error of the engine that a cause wraps, at any depth.
 //!
-//! Not here: kinds (`kind`), which errors of other parts have as well.
+//! Not here: kinds and numbers, which errors of other parts have as well (`cause`).
 
 use ubtrfs_engine::Error as EngineError;
 use ubtrfs_engine::rights::Refused;
