@@ -121,8 +121,10 @@ impl ChunkLayout {
         }
         rooms.truncate(count);
         let stripes = count * on_one as usize;
+        // All stripes of a chunk have the same length, so the smallest hole decides.
         let mut stripe_bytes = rooms.last()?.len / on_one;
         let data_stripes = data_stripes(profile, stripes) as u64;
+        // Shorten all stripes if the chunk would be too large.
         if stripe_bytes.saturating_mul(data_stripes) > limits.chunk_bytes {
             let cut = (limits.chunk_bytes / data_stripes).next_multiple_of(STRIPE_ROUND_BYTES);
             stripe_bytes = stripe_bytes.min(cut);

@@ -149,7 +149,7 @@ impl<'a> Request<'a> {
             Work::Read(buf) => {
                 let at = self.offset + self.done as u64;
                 let rest = &mut buf[self.done..];
-                // Read and pread transfer at most 2 GiB at a time anyway.
+                // The limit is below the kernel's own (2 GiB); the rest is submitted as another read.
                 let len = rest.len().min(1 << 30) as u32;
                 let read = opcode::Read::new(fd, rest.as_mut_ptr(), len);
                 read.offset(at).build()
@@ -262,6 +262,7 @@ fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
             // accesses it in that time. The function returns only after the entry has completed or was not consumed
             // (URING-1). A discard has no buffer.
             if unsafe { ring.submission().push(&entry) }.is_err() {
+                // The queue is full: submit first.
                 again.push(index);
                 break;
             }
@@ -270,6 +271,7 @@ fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
         if open == 0 {
             return true;
         }
+        // Wait for a single completion, so that new requests refill the queue early.
         if let Err(error) = ring.submit_and_wait(1)
             && !is_passing(&error)
         {
@@ -298,6 +300,7 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// Waits for every entry consumed by the kernel, of the `open` ones in the queue.
 fn abandon(ring: &mut IoUring, requests: &mut [Request<'_>], open: usize) {
+    // Entries that the kernel has not consumed never run: they are dropped with the ring.
     let not_taken = ring.submission().len();
     let mut taken = open.saturating_sub(not_taken);
     while taken > 0 {

@@ -231,6 +231,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
                     }
                     None => touched.changes.end,
                 };
+                // An untouched child separates two runs: the siblings before it are rebuilt on their own.
                 if from == end {
                     children.extend(self.rebuild(level - 1, &below)?);
                     below.clear();

@@ -292,10 +292,12 @@ impl Comparison {
         (old.read_to, new.read_to) = (old.slot, new.slot);
         let end = loop {
             let [ptrs, others] = [&old.block, &new.block].map(|block| block.node().ptrs());
+            // Skip the pointers that both blocks share, because their subtrees are equal.
             let shared = shared(ptrs, old.read_to, others, new.read_to);
             (old.read_to, new.read_to) = (old.read_to + shared, new.read_to + shared);
             let keys = [old.key(old.read_to), new.key(new.read_to)];
             let next = keys.into_iter().flatten().min().or(bound);
+            // Stop where one of the blocks ends, or when a window is full.
             if next >= bound && bound.is_some() || ahead.iter().any(|of| of.len() >= most) {
                 break next;
             }

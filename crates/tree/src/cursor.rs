@@ -122,7 +122,8 @@ impl Run {
             self.end(overlay);
             self.reach(key..=key, version);
         }
-        // Looks for a gap only once per `LONGER_BY` whiteouts: an unrecorded run between two gaps is short.
+        // Looks for a gap at the first whiteout and then once per `LONGER_BY`: an unrecorded run between two gaps is
+        // short.
         if self.passed != 1 && !self.passed.is_multiple_of(LONGER_BY) {
             return None;
         }
@@ -317,6 +318,8 @@ impl<'v> Cursor<'v> {
         let mut run = Run::default();
         while let Some(overlay) = &mut self.overlay {
             let committed = self.path.key();
+            // Ignore the entry if the committed item comes first. On equal keys the entry wins, because its set is
+            // newer.
             let nearest = overlay.find(direction, key).filter(|(delta, _)| {
                 committed.is_none_or(|committed| !direction.is_before(committed, *delta))
             });
@@ -343,6 +346,7 @@ impl<'v> Cursor<'v> {
                 run.end(overlay);
                 break;
             };
+            // A gap may hide many committed items, so the path seeks instead of stepping over each of them.
             if skipped.is_some() {
                 self.seek_path(direction, &next)?;
             } else if committed == Some(hidden) {

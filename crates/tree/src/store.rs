@@ -213,6 +213,7 @@ impl NodeStore {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return self.as_expected(tree, block, expect);
         }
+        // One thread reads a cold block and the others wait at its guard, unless they must not block.
         let patience = nonblocking::is_set().then_some(Duration::ZERO);
         let block = match self.cache.get_value_or_guard(&bytenr.0, patience) {
             GuardResult::Value(block) => block,
@@ -463,6 +464,8 @@ impl NodeStore {
         let block = Block::from_verified(bytes.into());
         self.staged_generation
             .fetch_max(block.node().generation().0, Ordering::Relaxed);
+        // STORE-3: staged before the cached block is removed, so that no reader goes to the device in between. The
+        // removal also voids concurrent reads (STORE-5).
         self.staged.insert(bytenr, block.clone());
         self.cache.remove(&bytenr.0);
         Ok(block)

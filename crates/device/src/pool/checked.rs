@@ -276,6 +276,7 @@ impl Pool {
                 next += 1;
             }
             let mut tried = None;
+            // A granule with an unread part need not be verified.
             let unread = repeat.iter().any(|r| r.start < end && start < r.end);
             if !unread {
                 // CHECKED-1
@@ -340,9 +341,11 @@ impl Pool {
         };
         let offset = logical.0 - chunk.logical().0;
         for mirror in self.mirrors_in_order(&chunk, offset, range.len() as u64) {
+            // Skip the mirror of the first pass, unless it provided only a part of the granule.
             if matches!(tried, Some((done, _, true)) if done == mirror) {
                 continue;
             }
+            // With parity, further mirrors are reconstructions; the direct piece is reported as their place.
             let direct = if chunk.has_parity() { 1 } else { mirror };
             let piece = chunk.piece(offset, range.len() as u64, direct);
             let place = (piece.devid, piece.physical);
@@ -365,6 +368,7 @@ impl Pool {
             });
         }
         let granule = &mut read.buf[range.clone()];
+        // The parts of a granule that spans stripes may be valid on different mirrors.
         let spans = chunk.piece(offset, range.len() as u64, 1).len < range.len() as u64;
         if spans && self.read_mixed(logical, granule).is_ok() && (read.good)(index, granule) {
             return Ok(());

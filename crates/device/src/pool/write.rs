@@ -136,6 +136,7 @@ impl Pool {
         let mut refused = None;
         let mut failures: BTreeMap<usize, usize> = BTreeMap::new();
         for (devid, (device, planned)) in plan.by_device {
+            // The copies on a missing device count as failed, which is tolerated even with `Failures::Refused`.
             let Some(device) = device else {
                 for write in &planned {
                     count_failure(&mut failures, write, || DeviceError::NoCopy {
@@ -156,6 +157,7 @@ impl Pool {
                     self.count_written(write.buf.len() as u64);
                     continue;
                 };
+                // The next flush counts this device as failed (WRITE-3).
                 device.errors.note_failed_write();
                 if device.errors.count(DeviceErrorKind::Write) {
                     tracing::error!(%devid, offset = write.offset, logical = %write.logical, error = %source, "write failed");
@@ -214,6 +216,7 @@ impl Pool {
                     });
                     let part = &rest[from..from + piece.len as usize];
                     from += part.len();
+                    // All copies of a piece have the same number, so that their failures are counted together.
                     let planned = PlannedWrite {
                         logical: piece.logical,
                         offset: piece.physical.0,

@@ -242,6 +242,7 @@ impl Job<'_> {
     fn place_one(&mut self, ino: u64, name: &Name) -> Result<()> {
         self.vacate_name(name)?;
         if !self.is_kept_dir(ino)? {
+            // The new directory would inherit the parent's attributes.
             self.bare(name.dir)?;
             let to = self.new_path(name)?;
             let ino = InodeNr(ino);

@@ -70,6 +70,7 @@ impl Job<'_> {
             false => old.names(ino)?,
             true => {
                 let plan = self.name_plan(ino)?;
+                // The carrier name stays, so that the inode exists until it gets a new name.
                 let spared = usize::from(plan.carrier().is_some());
                 plan.removed.into_iter().skip(spared).collect()
             }

@@ -144,6 +144,7 @@ impl Job<'_> {
         let path = match (plan.kept.first(), plan.carrier(), plan.added.first()) {
             (Some(kept), ..) => self.new_path(kept)?,
             (None, Some(carrier), Some(first)) => {
+                // The first new name replaces the carrier by a rename; the others become links.
                 added.next();
                 self.vacate_name(first)?;
                 let lifted = self.reach_carrier(ino, carrier)?;
