@@ -31,4 +31,5 @@ pub use transaction::{
     EditsInMemory, Entered, FREEING_ITEMS, Group, Lifetime, LogOutcome, LogSession, OperationGate,
     Origin, PendingSubvolume, Puts, Reservation, SpaceReclaim, TransactionHandle,
     TransactionManager, TransactionOptions, Unlogged, Waits, Wakening, WriterStats,
+    begin_background,
 };

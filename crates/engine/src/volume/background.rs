@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ubtrfs_device::{clock, nonblocking, thread};
 use ubtrfs_transaction::roots::LONGEST;
-use ubtrfs_transaction::{TransactionManager, Wakening};
+use ubtrfs_transaction::{TransactionManager, Wakening, begin_background};
 
 use super::Volume;
 use crate::error::{Error, Result};
@@ -92,8 +92,11 @@ impl Volume {
         for (name, run) in threads {
             let manager = Arc::clone(self.inodes.transactions()?);
             let volume = Arc::downgrade(self);
-            let thread =
-                thread::start(name, move || run(&manager, &volume)).map_err(Error::Thread)?;
+            let work = move || {
+                begin_background();
+                run(&manager, &volume);
+            };
+            let thread = thread::start(name, work).map_err(Error::Thread)?;
             self.inodes.transactions()?.threads.add_background(thread);
         }
         Ok(())

@@ -57,5 +57,5 @@ pub use operation_gate::{Entered, Group, OperationGate};
 pub use pending_subvolumes::{Origin, PendingSubvolume, Puts};
 pub use reclaim::SpaceReclaim;
 pub use stats::{CommitPhases, Unlogged, WriterStats};
-pub use threads::Wakening;
+pub use threads::{Wakening, begin_background};
 pub use waits::Waits;

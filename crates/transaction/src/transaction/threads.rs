@@ -3,6 +3,7 @@
 //! Locks: `wake` is a leaf, and is held only briefly.
 //! Not here: the work of the threads (`volume::background`).
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -46,6 +47,16 @@ pub enum Wakening {
     Pressed,
     /// The interval has passed.
     Due,
+}
+
+thread_local! {
+    /// Whether this thread works in the background of a volume.
+    static IS_BACKGROUND: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks this thread as one in the background of a volume, which it may come to end itself.
+pub fn begin_background() {
+    IS_BACKGROUND.set(true);
 }
 
 /// The interval at which the background thread checks for due work.
@@ -125,8 +136,10 @@ impl Threads {
         self.wanted.notify_one();
         self.evicts.notify_one();
         let threads = std::mem::take(&mut *self.background.lock());
+        // `std` would make a handle for a thread of a program in C, and would not free it when the program ends.
+        let own = IS_BACKGROUND.get().then(|| thread::current().id());
         for thread in threads {
-            if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+            if Some(thread.thread().id()) != own && thread.join().is_err() {
                 tracing::error!("a background thread has panicked");
             }
         }
