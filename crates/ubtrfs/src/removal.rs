@@ -249,8 +249,7 @@ impl Subvolume {
 /// because there are few subvolumes, and perhaps millions of files.
 fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Caused<()> {
     let mut elsewhere = HashSet::new();
-    let places = engine.subvolumes()?.into_iter().filter_map(|s| s.place);
-    for place in places.filter(|place| place.dir.root == top.root) {
+    for (_, place) in engine.nested_subvolumes(top.root)? {
         let mut names = vec![place.name];
         let mut at = place.dir;
         // A damaged volume may contain a loop of directories.

@@ -121,6 +121,29 @@ fn removal_ends_where_all_would_fail() {
 }
 
 #[test]
+fn directory_is_removed_without_reading_subvolumes_of_others() {
+    let blocks = [0, 200].map(|others| {
+        let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+        let data = volume.root().create_subvolume("/data").unwrap();
+        data.create_dir("/dir").unwrap();
+        data.create_subvolume("/nested").unwrap();
+        for number in 0..others {
+            let to = format!("/other{number}");
+            volume.root().create_subvolume(to).unwrap();
+        }
+        let looks = || {
+            let stats = volume.engine().node_store().stats();
+            stats.hits + stats.misses
+        };
+        let before = looks();
+        data.remove_dir_all("/dir").unwrap();
+        looks() - before
+    });
+    let [few, many] = blocks;
+    assert!(many <= few * 2, "{many} blocks, and {few} without others");
+}
+
+#[test]
 fn error_that_ends_a_copy_has_its_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

@@ -727,3 +727,40 @@ fn paths_of_entries_lead_nowhere_else() {
         assert_eq!(listed[1].open_parent().unwrap().ino(), *ino);
     }
 }
+
+#[test]
+fn receive_finds_its_parent_without_reading_all_other_subvolumes() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    root.write("/file", b"first").unwrap();
+    let first = root.snapshot("/", "/first", Access::ReadOnly).unwrap();
+    let first = Snapshot::open(&first).unwrap();
+    root.write("/file", b"second").unwrap();
+    let second = root.snapshot("/", "/second", Access::ReadOnly).unwrap();
+    let (mut whole, mut difference) = (Vec::new(), Vec::new());
+    first.send(&mut whole).unwrap();
+    let options = SendOptions::new().parent(&first);
+    let second = Snapshot::open(&second).unwrap();
+    second.send_with(&options, &mut difference).unwrap();
+    let blocks = [3, 203].map(|others| {
+        let backup = Volume::in_memory(VOLUME_BYTES).unwrap();
+        backup.root().receive("/", &whole[..]).unwrap();
+        for number in 0..others {
+            let to = format!("/other{number}");
+            backup.root().snapshot("/", to, Access::Writable).unwrap();
+        }
+        let looks = || {
+            let stats = backup.engine().node_store().stats();
+            stats.hits + stats.misses
+        };
+        let before = looks();
+        backup.root().receive("/", &difference[..]).unwrap();
+        assert_eq!(backup.root().read("/second/file").unwrap(), b"second");
+        looks() - before
+    });
+    let [few, many] = blocks;
+    assert!(
+        many <= few * 2,
+        "{many} blocks, and {few} beside three others"
+    );
+}

@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod find;
 mod properties;
 mod uuid_tree;
 

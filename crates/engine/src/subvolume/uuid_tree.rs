@@ -18,7 +18,7 @@ pub(super) enum UuidKind {
     Received,
 }
 
-fn uuid_key(kind: UuidKind, uuid: &Uuid) -> Key {
+pub(super) fn uuid_key(kind: UuidKind, uuid: &Uuid) -> Key {
     let item_type = match kind {
         UuidKind::Own => KeyType::UUID_KEY_SUBVOL,
         UuidKind::Received => KeyType::UUID_KEY_RECEIVED_SUBVOL,

@@ -3,6 +3,7 @@
 use ubtrfs_device::ErrorCounts;
 use ubtrfs_format::ids::{DevId, RootId, Transid};
 use ubtrfs_format::item::FileTime;
+use ubtrfs_format::uuid::Uuid;
 use ubtrfs_transaction::FileId;
 use ubtrfs_transaction::roots::SubvolumePlace;
 
@@ -95,6 +96,23 @@ impl Volume {
     /// Returns the subvolume with this id, or None if [`Volume::subvolumes`] would not list it.
     pub fn subvolume_info(&self, id: RootId) -> Result<Option<SubvolumeInfo>> {
         self.subvolumes.subvolume_info(id)
+    }
+
+    /// Returns the subvolumes that have this UUID, or were received from one that has it, by the UUID tree.
+    ///
+    /// That tree may lack some. A volume of an old kernel has none, and an item takes as many as a leaf has room for.
+    pub fn subvolumes_of_uuid(&self, uuid: &Uuid) -> Result<Vec<SubvolumeInfo>> {
+        self.subvolumes.subvolumes_of_uuid(uuid)
+    }
+
+    /// Returns the subvolumes that were made as snapshots of the one with this UUID, by ascending id.
+    pub fn snapshots_of(&self, uuid: &Uuid) -> Result<Vec<RootId>> {
+        self.subvolumes.snapshots_of(uuid)
+    }
+
+    /// Returns the subvolumes that are right below another, by ascending id, with their places.
+    pub fn nested_subvolumes(&self, id: RootId) -> Result<Vec<(RootId, SubvolumePlace)>> {
+        self.subvolumes.nested_subvolumes(id)
     }
 
     /// Returns the path of a subvolume from the top level's root, without a leading slash.

@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 use ubtrfs::Volume;
 use ubtrfs_format::ids::RootId;
 
-use super::{Subvolumes, ask_for_subvolume};
+use super::{Subvolumes, all_below, ask_for_subvolume};
 use crate::presentation::console::Console;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::control::mountpoint_of;
@@ -115,10 +115,10 @@ impl Delete {
             }
             None => target.subvolume(location)?,
         };
-        // Subvolumes below can only be found among all.
-        let subvolumes = match self.recursive {
-            true => Subvolumes::read(&target.volume)?,
-            false => Subvolumes::read_one(&target.volume, id)?,
+        let subvolumes = if self.recursive {
+            Subvolumes::read_below(&target.volume, id)?
+        } else {
+            Subvolumes::read_one(&target.volume, id)?
         };
         if self.recursive {
             for below in subvolumes.below(id) {
@@ -289,7 +289,8 @@ impl Delete {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         if self.recursive {
-            let subvolumes = Subvolumes::ask(place, &victim.path)?;
+            let below = |asked: &Asked| all_below(victim.id, |id| asked.nested_subvolumes(id));
+            let subvolumes = Subvolumes::ask_some(place, &victim.path, below)?;
             for id in subvolumes.below(victim.id) {
                 let below = subvolumes.path(id, Some(victim.id)).unwrap_or_default();
                 let path = victim.path.join(OsStr::from_bytes(&below));
@@ -340,7 +341,7 @@ impl Delete {
 }
 
 fn by_id(place: &Asked, id: RootId, mountpoint: &Path) -> anyhow::Result<Victim> {
-    let subvolumes = Subvolumes::ask(place, mountpoint)?;
+    let subvolumes = Subvolumes::ask_some(place, mountpoint, |_| Ok(vec![id]))?;
     let top = Asked::at(mountpoint).and_then(|top| top.root_id()).ok();
     let path = subvolumes.path(id, top);
     let path = path.with_context(|| format!("{}: it is in no directory", cannot_destroy(id)))?;

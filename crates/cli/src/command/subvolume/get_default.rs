@@ -6,7 +6,7 @@ use anyhow::Context;
 use serde::Serialize;
 use ubtrfs_format::ids::RootId;
 
-use super::Subvolumes;
+use super::{Subvolumes, mountpoint};
 use crate::presentation::console::Console;
 use crate::presentation::json;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
@@ -49,7 +49,10 @@ impl ByIoctls for GetDefault {
         let asked = Asked::open(&self.location)?;
         let id = asked.default_subvolume();
         let id = id.context("cannot read the default subvolume")?;
-        print(console, id, || Subvolumes::ask_at(&asked, &self.location))
+        print(console, id, || {
+            let mountpoint = mountpoint(&self.location)?;
+            Subvolumes::ask_some(&asked, &mountpoint, |_| Ok(vec![id]))
+        })
     }
 }
 

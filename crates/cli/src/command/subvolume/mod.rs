@@ -14,7 +14,7 @@ mod sync;
 
 use anyhow::{Context, bail};
 
-use self::listed::{Listed, Subvolumes};
+use self::listed::{Listed, Subvolumes, all_below, mountpoint};
 use crate::arguments::qgroup_id::QgroupId;
 use crate::presentation::console::Console;
 use crate::volume_access::ioctls::{Asked, ByIoctls, Inherited};

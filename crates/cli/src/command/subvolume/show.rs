@@ -9,7 +9,7 @@ use ubtrfs::{SubvolumeQuota, Uuid};
 use ubtrfs_engine::inspect::SubvolumeQuota as AskedQuota;
 use ubtrfs_format::ids::RootId;
 
-use super::{Listed, Subvolumes};
+use super::{Listed, Subvolumes, mountpoint};
 use crate::presentation::console::Console;
 use crate::presentation::units::ShortUnits;
 use crate::presentation::{clock, json};
@@ -91,23 +91,32 @@ impl From<AskedQuota> for Quota {
 impl Show {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
-        let subvolumes = Subvolumes::read(&opened.volume)?;
         let here = opened.subvolume()?.map(|here| RootId(here.id()));
-        let id = self.id(&subvolumes, here)?;
+        let id = self.id(here, |uuid| {
+            let found = opened.volume.engine().subvolumes_of_uuid(&uuid)?;
+            let found = found.into_iter().find(|info| info.item.uuid == uuid);
+            if let Some(info) = found {
+                return Ok(Some(info.id));
+            }
+            Ok(Subvolumes::read(&opened.volume)?.of_uuid(uuid))
+        })?;
+        let subvolumes = Subvolumes::read_with_snapshots(&opened.volume, id)?;
         let quota = opened.volume.subvolume_quota(id.0).reason()?;
         let facts = Facts::of(&subvolumes, id, quota.map(Quota::from))?;
         self.show(console, &facts)
     }
 
     /// Returns the id of the subvolume to show. `here` is the subvolume at the path.
-    fn id(&self, subvolumes: &Subvolumes, here: Option<RootId>) -> anyhow::Result<RootId> {
+    fn id(
+        &self,
+        here: Option<RootId>,
+        of_uuid: impl FnOnce(Uuid) -> anyhow::Result<Option<RootId>>,
+    ) -> anyhow::Result<RootId> {
         match (self.rootid, self.uuid) {
             (Some(id), _) => Ok(RootId(id)),
             (_, Some(uuid)) => {
                 let uuid = Uuid(*uuid.as_bytes());
-                let found = subvolumes.all().find(|info| info.uuid == Some(uuid));
-                let found = found.with_context(|| format!("no subvolume has the UUID {uuid}"))?;
-                Ok(found.id)
+                of_uuid(uuid)?.with_context(|| format!("no subvolume has the UUID {uuid}"))
             }
             _ => here.with_context(|| format!("Not a Btrfs subvolume: '{}'", self.location)),
         }
@@ -187,11 +196,20 @@ impl ByIoctls for Show {
             true => Some(asked.root_id()?),
             false => None,
         };
-        let mut subvolumes = Subvolumes::ask_at(&asked, &self.location)?;
+        let mountpoint = mountpoint(&self.location)?;
+        let id = self.id(here, |uuid| {
+            let of_uuid = |asked: &Asked| asked.subvolumes_of_uuid(&uuid);
+            let found = Subvolumes::ask_some(&asked, &mountpoint, of_uuid)?.of_uuid(uuid);
+            match found {
+                Some(id) => Ok(Some(id)),
+                None => Ok(Subvolumes::ask(&asked, &mountpoint)?.of_uuid(uuid)),
+            }
+        })?;
+        let with_snapshots = |asked: &Asked| asked.with_snapshots(id);
+        let mut subvolumes = Subvolumes::ask_some(&asked, &mountpoint, with_snapshots)?;
         if here.is_some() {
             subvolumes.add(&asked)?;
         }
-        let id = self.id(&subvolumes, here)?;
         let quota = asked.subvolume_quota(id)?;
         let facts = Facts::of(&subvolumes, id, quota.map(Quota::from))?;
         self.show(console, &facts)

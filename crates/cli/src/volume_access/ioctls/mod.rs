@@ -103,11 +103,26 @@ impl AsFd for Asked {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    static CALLS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Returns how many ioctls `work` makes in this thread.
+#[cfg(test)]
+pub(crate) fn calls_of(work: impl FnOnce()) -> u64 {
+    let before = CALLS.get();
+    work();
+    CALLS.get() - before
+}
+
 fn ask_of<const NUMBER: Opcode, T: FromBytes + IntoBytes>(
     file: BorrowedFd<'_>,
     argument: &mut T,
 ) -> Result<(), Errno> {
     const { assert!(size_of::<T>() >= (NUMBER >> 16 & 0x3fff) as usize) };
+    #[cfg(test)]
+    CALLS.set(CALLS.get() + 1);
     // SAFETY: the kernel writes as many bytes as the number encodes, plus the requested list. The argument
     // has room for both, and any bytes are a valid `T`.
     #[allow(unsafe_code)]

@@ -41,37 +41,38 @@ impl Subvolumes {
         }
     }
 
+    /// Asks for some subvolumes and those above them, each by its id. Those that do not exist are left out.
+    ///
+    /// # Errors
+    ///
+    /// PERM: the caller may not search trees.
+    pub(crate) fn ask_some(asked: &Asked, wanted: Vec<RootId>) -> Result<Subvolumes, Errno> {
+        let mut infos: BTreeMap<RootId, SubvolumeInfo> = BTreeMap::new();
+        for id in wanted {
+            let mut next = Some(id);
+            while let Some(at) = next
+                // A loop of subvolumes comes back to one that was found.
+                && !infos.contains_key(&at)
+                && let Some(info) = asked.found_between(at, at)?.pop()
+            {
+                next = info.place.as_ref().map(|place| place.dir.root);
+                infos.insert(at, info);
+            }
+        }
+        Ok(Subvolumes::with_paths(
+            asked,
+            infos.into_values().collect(),
+            false,
+        ))
+    }
+
     fn searched(asked: &Asked) -> Result<Subvolumes, Errno> {
-        let mut infos: Vec<SubvolumeInfo> = Vec::new();
-        let from = Key::new(RootId::FS_TREE.0, KeyType::ROOT_ITEM, 0);
-        let to = Key::new(RootId::LAST_FREE, KeyType::ROOT_BACKREF, u64::MAX);
-        asked.search(RootId::ROOT_TREE, from, to, &mut |key, item| {
-            let id = RootId(key.objectid);
-            if !id.is_subvolume() {
-                return;
-            }
-            match key.item_type {
-                KeyType::ROOT_ITEM => {
-                    infos.extend(RootItem::decode(item).map(|item| SubvolumeInfo {
-                        id,
-                        item,
-                        snapshot_transid: (key.offset != 0).then_some(Transid(key.offset)),
-                        place: None,
-                    }))
-                }
-                KeyType::ROOT_BACKREF => {
-                    let info = infos.last_mut().filter(|info| info.id == id);
-                    if let (Some(info), Some(reference)) = (info, RootRef::decode(item)) {
-                        info.place = Some(SubvolumePlace {
-                            dir: FileId::new(RootId(key.offset), InodeNr(reference.dirid)),
-                            name: reference.name.to_vec(),
-                            sequence: reference.sequence,
-                        });
-                    }
-                }
-                _ => {}
-            }
-        })?;
+        let infos = asked.found_between(RootId::FS_TREE, RootId(RootId::LAST_FREE))?;
+        Ok(Subvolumes::with_paths(asked, infos, true))
+    }
+
+    /// Asks for the paths of the directories that hold subvolumes.
+    fn with_paths(asked: &Asked, infos: Vec<SubvolumeInfo>, is_all: bool) -> Subvolumes {
         let mut dirs = HashMap::new();
         for info in &infos {
             if let Some(SubvolumePlace { dir, .. }) = info.place
@@ -81,12 +82,12 @@ impl Subvolumes {
                 dirs.insert(dir, path);
             }
         }
-        Ok(Subvolumes {
+        Subvolumes {
             infos,
             dirs,
             top: RootId::FS_TREE,
-            is_all: true,
-        })
+            is_all,
+        }
     }
 
     /// Returns the subvolumes that are reachable from a directory.
@@ -133,6 +134,89 @@ impl Subvolumes {
 }
 
 impl Asked {
+    /// Searches for the subvolumes with ids from `first` to `last`.
+    fn found_between(&self, first: RootId, last: RootId) -> Result<Vec<SubvolumeInfo>, Errno> {
+        let mut infos: Vec<SubvolumeInfo> = Vec::new();
+        let from = Key::new(first.0, KeyType::ROOT_ITEM, 0);
+        let to = Key::new(last.0, KeyType::ROOT_BACKREF, u64::MAX);
+        self.search(RootId::ROOT_TREE, from, to, &mut |key, item| {
+            let id = RootId(key.objectid);
+            if !id.is_subvolume() {
+                return;
+            }
+            match key.item_type {
+                KeyType::ROOT_ITEM => {
+                    infos.extend(RootItem::decode(item).map(|item| SubvolumeInfo {
+                        id,
+                        item,
+                        snapshot_transid: (key.offset != 0).then_some(Transid(key.offset)),
+                        place: None,
+                    }))
+                }
+                KeyType::ROOT_BACKREF => {
+                    let info = infos.last_mut().filter(|info| info.id == id);
+                    if let (Some(info), Some(reference)) = (info, RootRef::decode(item)) {
+                        info.place = Some(SubvolumePlace {
+                            dir: FileId::new(RootId(key.offset), InodeNr(reference.dirid)),
+                            name: reference.name.to_vec(),
+                            sequence: reference.sequence,
+                        });
+                    }
+                }
+                _ => {}
+            }
+        })?;
+        Ok(infos)
+    }
+
+    /// Searches for the subvolumes right below another, by ascending id.
+    pub(crate) fn nested_subvolumes(&self, id: RootId) -> Result<Vec<RootId>, Errno> {
+        let key = |offset| Key::new(id.0, KeyType::ROOT_REF, offset);
+        let mut found = Vec::new();
+        self.search(RootId::ROOT_TREE, key(0), key(u64::MAX), &mut |key, _| {
+            found.push(RootId(key.offset));
+        })?;
+        Ok(found)
+    }
+
+    /// Searches the UUID tree, which may lack some, for the subvolumes that have this UUID or were received from one that
+    /// has it.
+    pub(crate) fn subvolumes_of_uuid(&self, uuid: &Uuid) -> Result<Vec<RootId>, Errno> {
+        let (objectid, offset) = uuid.key_halves();
+        let mut found = Vec::new();
+        for kind in [KeyType::UUID_KEY_RECEIVED_SUBVOL, KeyType::UUID_KEY_SUBVOL] {
+            match self.item(RootId::UUID_TREE, Key::new(objectid, kind, offset)) {
+                Ok(item) => {
+                    let ids = item.as_deref().unwrap_or_default().as_chunks::<8>().0;
+                    found.extend(ids.iter().map(|id| RootId(u64::from_le_bytes(*id))));
+                }
+                // A volume of an old kernel has no such tree.
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Searches for the snapshots of a subvolume among all root items, and puts its own id before theirs.
+    pub(crate) fn with_snapshots(&self, id: RootId) -> Result<Vec<RootId>, Errno> {
+        let mut found = vec![id];
+        let uuid = self.root_item(id)?.map(|item| item.uuid);
+        let Some(uuid) = uuid.filter(|uuid| !uuid.is_nil()) else {
+            return Ok(found);
+        };
+        let from = Key::new(RootId::FIRST_FREE, KeyType::ROOT_ITEM, 0);
+        let to = Key::new(RootId::LAST_FREE, KeyType::ROOT_ITEM, u64::MAX);
+        self.search(RootId::ROOT_TREE, from, to, &mut |key, item| {
+            if key.item_type == KeyType::ROOT_ITEM
+                && RootItem::decode(item).is_some_and(|item| item.parent_uuid == uuid)
+            {
+                found.push(RootId(key.objectid));
+            }
+        })?;
+        Ok(found)
+    }
+
     /// Returns the subvolumes in the root tree, and whether each is alive. Deleted ones wait to be freed.
     pub(crate) fn subvolume_states(&self) -> Result<BTreeMap<RootId, bool>, Errno> {
         let from = Key::new(RootId::FIRST_FREE, KeyType::ROOT_ITEM, 0);

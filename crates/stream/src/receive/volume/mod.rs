@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ubtrfs_engine::rights::Caller;
 use ubtrfs_engine::{
     EncodedData, Error, Fallocate, FileId, FileTime, NewContents, NewInode, ReceivedFrom,
-    RenameMode, SetAttr, SetTime, SubvolumeInfo, Volume, XattrMode,
+    RenameMode, SetAttr, SetTime, Volume, XattrMode,
 };
 use ubtrfs_format::ids::RootId;
 
@@ -21,7 +21,7 @@ use super::target::{
     CloneSource, Device, EncodedExtent, NewFile, Sent, SetAttributes, Target, TargetError,
 };
 use files::{Files, HANDING_ON, KnownDir, child};
-use sources::Reader;
+use sources::{All, Reader};
 
 /// Attributes that a new file inherits from its directory, but which the sender's file may not have.
 const HANDED_ON: [&[u8]; 3] = [
@@ -50,9 +50,9 @@ pub struct VolumeTarget {
     watcher: Option<Box<dyn Watcher>>,
     reader: Reader,
     current: Option<Files>,
-    /// The list of subvolumes, read on first use for each received subvolume.
-    subvolumes: Option<Vec<SubvolumeInfo>>,
-    /// The clone sources found so far.
+    /// The subvolumes as they were when one was not found by its UUID, while one is received.
+    subvolumes: All,
+    /// Clone sources that were found.
     sources: Vec<(Sent, Files)>,
 }
 
@@ -68,7 +68,7 @@ impl VolumeTarget {
             watcher: None,
             reader: Reader::Anything,
             current: None,
-            subvolumes: None,
+            subvolumes: All::default(),
             sources: Vec::new(),
         }
     }
@@ -91,7 +91,7 @@ impl VolumeTarget {
 
     fn begin(&mut self, id: RootId, name: &[u8]) {
         self.current = Some(Files::of(id));
-        self.subvolumes = None;
+        self.subvolumes = All::default();
         self.sources.clear();
         self.reader.forget();
         self.entry_changed(self.dir, name);
@@ -164,10 +164,7 @@ impl VolumeTarget {
     }
 
     fn find_source(&mut self, sent: &Sent) -> Result<Files, TargetError> {
-        if self.subvolumes.is_none() {
-            self.subvolumes = Some(self.volume.subvolumes()?);
-        }
-        let subvolumes = self.subvolumes.as_deref().unwrap_or_default();
+        let subvolumes = &mut self.subvolumes;
         let found = self.reader.find_source(&self.volume, subvolumes, sent)?;
         let id = found.ok_or(TargetError::NoCloneSource(sent.uuid))?;
         Ok(Files::of(id))
@@ -271,8 +268,9 @@ impl Target for VolumeTarget {
     }
 
     fn create_snapshot(&mut self, name: &[u8], parent: &Sent) -> Result<(), TargetError> {
-        let subvolumes = self.volume.subvolumes()?;
-        let source = self.reader.find_parent(&self.volume, &subvolumes, parent)?;
+        // An earlier subvolume of the stream may be meant.
+        let subvolumes = &mut All::default();
+        let source = self.reader.find_parent(&self.volume, subvolumes, parent)?;
         let source = source.ok_or(TargetError::NoParent(parent.uuid))?;
         let id = self.volume.snapshot(source, self.dir, name, false)?;
         self.begin(id, name);

@@ -16,6 +16,20 @@ use crate::receive::target::{Sent, TargetError};
 
 use super::files::Files;
 
+/// All subvolumes, read when they are first needed.
+#[derive(Debug, Default)]
+pub(super) struct All(Option<Vec<SubvolumeInfo>>);
+
+impl All {
+    fn read(&mut self, volume: &Volume) -> Result<&[SubvolumeInfo], Error> {
+        let read = match self.0.take() {
+            Some(read) => read,
+            None => volume.subvolumes()?,
+        };
+        Ok(self.0.insert(read))
+    }
+}
+
 /// The user on whose behalf sources are read.
 #[derive(Debug)]
 pub(super) enum Reader {
@@ -61,10 +75,10 @@ impl Reader {
     pub(super) fn find_parent(
         &self,
         volume: &Volume,
-        subvolumes: &[SubvolumeInfo],
+        subvolumes: &mut All,
         sent: &Sent,
     ) -> Result<Option<RootId>, TargetError> {
-        self.find(volume, subvolumes, sent, |rights, root| {
+        self.find_in_either(volume, subvolumes, sent, |rights, root| {
             rights.read(root)?;
             rights.own(root)
         })
@@ -74,11 +88,26 @@ impl Reader {
     pub(super) fn find_source(
         &self,
         volume: &Volume,
-        subvolumes: &[SubvolumeInfo],
+        subvolumes: &mut All,
         sent: &Sent,
     ) -> Result<Option<RootId>, TargetError> {
-        // Files are opened by path, which does not require readable directories.
-        self.find(volume, subvolumes, sent, |rights, root| rights.search(root))
+        // Its files are opened by path, for which no directory need be readable.
+        self.find_in_either(volume, subvolumes, sent, |rights, root| rights.search(root))
+    }
+
+    /// Finds a subvolume by the UUID tree, or among all if that leads to none that can be used.
+    fn find_in_either(
+        &self,
+        volume: &Volume,
+        subvolumes: &mut All,
+        sent: &Sent,
+        is_allowed: impl Fn(&Rights<'_>, FileId) -> Result<(), Refused>,
+    ) -> Result<Option<RootId>, TargetError> {
+        let of_uuid = volume.subvolumes_of_uuid(&sent.uuid)?;
+        if let Ok(Some(id)) = self.find(volume, &of_uuid, sent, &is_allowed) {
+            return Ok(Some(id));
+        }
+        self.find(volume, subvolumes.read(volume)?, sent, is_allowed)
     }
 
     fn find(

@@ -42,7 +42,7 @@ pub(crate) struct KernelTarget {
     /// The mount point of the volume.
     mountpoint: PathBuf,
     current: Option<OpenSubvolume>,
-    /// The subvolumes at the first look-up of the current subvolume.
+    /// Those that were there when one was first not found by its UUID, while one is received.
     subvolumes: Option<Subvolumes>,
     /// Clone sources that were found.
     sources: Vec<(Sent, OpenSubvolume)>,
@@ -76,14 +76,30 @@ impl KernelTarget {
     }
 
     /// Looks up the subvolume that a stream names, and opens its root directory.
+    ///
+    /// Searches all subvolumes only if the UUID tree leads to none that can be used, or the caller may not search it.
     fn find(&mut self, sent: &Sent) -> Result<Option<Asked>, TargetError> {
-        if self.subvolumes.is_none() {
-            let found = Subvolumes::ask(&self.dir, &self.mountpoint).map_err(io::Error::from)?;
-            self.subvolumes = Some(found);
+        let of_uuid = self.dir.subvolumes_of_uuid(&sent.uuid);
+        let of_uuid = of_uuid.and_then(|ids| Subvolumes::ask_some(&self.dir, ids));
+        if let Ok(of_uuid) = of_uuid
+            && let Ok(Some(root)) = self.find_among(&of_uuid, sent)
+        {
+            return Ok(Some(root));
         }
-        let Some(subvolumes) = &self.subvolumes else {
-            return Ok(None);
+        let subvolumes = match self.subvolumes.take() {
+            Some(subvolumes) => subvolumes,
+            None => Subvolumes::ask(&self.dir, &self.mountpoint).map_err(io::Error::from)?,
         };
+        let found = self.find_among(&subvolumes, sent);
+        self.subvolumes = Some(subvolumes);
+        found
+    }
+
+    fn find_among(
+        &self,
+        subvolumes: &Subvolumes,
+        sent: &Sent,
+    ) -> Result<Option<Asked>, TargetError> {
         let top = Asked::at(&self.mountpoint).map_err(io::Error::from)?;
         let top_id = match top.inode().map_err(io::Error::from)? {
             InodeNr::FIRST_FREE => Some(top.root_id().map_err(io::Error::from)?),
@@ -462,5 +478,50 @@ impl Target for KernelTarget {
         let current = self.current()?;
         done(fallocate(current.file(path)?, flags, offset, len))?;
         current.keep_set_ids()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ubtrfs::{Access, Volume};
+    use ubtrfs_format::ids::Transid;
+    use ubtrfs_sim::Scratch;
+    use ubtrfs_sim::kernel::{self, KernelMount};
+
+    use super::*;
+    use crate::volume_access::ioctls::calls_of;
+
+    #[test]
+    fn parent_of_a_stream_is_asked_for_without_all_other_subvolumes() {
+        if !kernel::or_skip("the ioctls of receive") {
+            return;
+        }
+        let scratch = Scratch::new().unwrap();
+        let calls = [0, 100].map(|others| {
+            let image = scratch.path().join(others.to_string());
+            let volume = Volume::create(&image, 256 << 20).unwrap();
+            let root = volume.root();
+            let parent = root.snapshot("/", "/parent", Access::ReadOnly).unwrap();
+            for number in 0..others {
+                root.create_dir(format!("/dir{number}")).unwrap();
+                let to = format!("/dir{number}/other");
+                root.snapshot("/", to, Access::ReadOnly).unwrap();
+            }
+            let info = volume.subvolume_info(parent.id()).unwrap().unwrap();
+            let sent = Sent {
+                uuid: info.uuid,
+                ctransid: Transid(1),
+            };
+            drop(parent);
+            volume.close().unwrap();
+            let mount = KernelMount::new(&[image], "").unwrap();
+            let dir = Asked::at(mount.path()).unwrap();
+            let mut target = KernelTarget::new(dir, mount.path().to_owned());
+            calls_of(|| {
+                let found = target.find(&sent).unwrap().expect("the parent");
+                assert_eq!(found.root_id().unwrap(), RootId(info.id));
+            })
+        });
+        assert_eq!(calls[0], calls[1]);
     }
 }
