@@ -168,7 +168,7 @@ impl Target {
     pub(crate) fn find_subvolume(&self, location: &Location) -> anyhow::Result<Subvolume> {
         match self.files.subvolume(location.path_within()).reason() {
             Err(error) if error.errno() == Errno::INVAL => {
-                bail!("Not a Btrfs subvolume: '{location}'")
+                bail!("'{location}' is not a subvolume")
             }
             found => found.with_context(|| format!("cannot access '{location}'")),
         }

@@ -32,7 +32,7 @@ fn devices_are_ready_when_all_are_there() {
     assert_eq!(run("device scan --forget", &image), "");
     fail(
         ["device", "ready", "/dev/null"],
-        "not a btrfs device: '/dev/null'",
+        "'/dev/null' is not a btrfs device",
     );
     fail(["device", "scan", "/nonexistent"], "not a btrfs device");
     let several = images::names().unwrap().into_iter().find_map(|name| {
@@ -157,7 +157,7 @@ fn find_new_sees_what_a_mount_has_not_committed() {
     let dir = mounted.dir.join("dir").into_os_string();
     fail(
         ["subvolume".into(), "find-new".into(), dir, "0".into()],
-        "Not a Btrfs subvolume",
+        "is not a subvolume",
     );
     mounted.unmount();
     let at = location(&mounted.image, "");

@@ -27,7 +27,7 @@ impl Ready {
         let shown = Escaped::of(&self.device);
         let named = scan(&[&self.device]).into_iter().next();
         let Some(named) = named.filter(|_| !self.device.is_dir()) else {
-            bail!("not a btrfs device: '{shown}'");
+            bail!("'{shown}' is not a btrfs device");
         };
         if self.scan.is_empty()
             && is_block(&self.device)

@@ -147,7 +147,7 @@ pub(super) fn is_block(path: &Path) -> bool {
 /// Refuses a path without btrfs.
 fn refuse_other(device: &Path) -> anyhow::Result<()> {
     if device.is_dir() || scan_devices(&[device]).is_empty() {
-        bail!("not a btrfs device: '{}'", shown(device));
+        bail!("'{}' is not a btrfs device", shown(device));
     }
     Ok(())
 }

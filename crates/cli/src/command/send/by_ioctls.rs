@@ -27,7 +27,7 @@ impl Mounted {
         let asked = Asked::open(of)?;
         let cannot = || format!("cannot send '{of}'");
         if !asked.is_subvolume().with_context(cannot)? {
-            bail!("not a subvolume: {of}");
+            bail!("'{of}' is not a subvolume");
         }
         if !asked.is_read_only().with_context(cannot)? {
             bail!("{role} {of} is not read-only");

@@ -146,7 +146,7 @@ impl Send {
             bail!("all subvolumes must be from the same filesystem");
         }
         let Some(subvolume) = self.volume.find(volume.clone(), of)?.subvolume()? else {
-            bail!("not a subvolume: {of}");
+            bail!("'{of}' is not a subvolume");
         };
         let cannot = || format!("cannot send '{of}'");
         if !subvolume.is_read_only().reason().with_context(cannot)? {

@@ -57,7 +57,7 @@ impl DiffSnapshots {
 
 fn held(opened: &Opened, location: &Location) -> anyhow::Result<Snapshot> {
     let Some(subvolume) = opened.subvolume()? else {
-        bail!("Not a Btrfs subvolume: '{location}'");
+        bail!("'{location}' is not a subvolume");
     };
     let snapshot = Snapshot::open(&subvolume).reason();
     snapshot.with_context(|| format!("cannot compare '{location}'"))

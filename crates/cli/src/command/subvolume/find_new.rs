@@ -69,7 +69,7 @@ impl FindNew {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
         let Some(subvolume) = opened.subvolume()? else {
-            bail!("Not a Btrfs subvolume: '{}'", self.location);
+            bail!("'{}' is not a subvolume", self.location);
         };
         let session = self.location.session();
         if session.is_some_and(|session| session.volume_for(DeviceAccess::Write).is_ok()) {

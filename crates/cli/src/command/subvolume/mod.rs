@@ -121,6 +121,6 @@ fn ask_for_subvolume(location: &Location) -> anyhow::Result<Asked> {
     let is_one = asked.is_subvolume();
     match is_one.with_context(|| format!("cannot access '{location}'"))? {
         true => Ok(asked),
-        false => bail!("Not a Btrfs subvolume: '{location}'"),
+        false => bail!("'{location}' is not a subvolume"),
     }
 }

@@ -118,7 +118,7 @@ impl Show {
                 let uuid = Uuid(*uuid.as_bytes());
                 of_uuid(uuid)?.with_context(|| format!("no subvolume has the UUID {uuid}"))
             }
-            _ => here.with_context(|| format!("Not a Btrfs subvolume: '{}'", self.location)),
+            _ => here.with_context(|| format!("'{}' is not a subvolume", self.location)),
         }
     }
 
