@@ -17,6 +17,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use std::ptr::null_mut;
 use std::thread;
 
@@ -359,7 +360,10 @@ fn a_mount_made_read_only_is_left_alone_once_it_was_synced() {
     let image = &made.devices()[0];
     let served = Served::start("serving_process", image, &dir, "strictatime");
     let file = dir.join("file");
-    fs::write(&file, b"contents").unwrap();
+    // A descriptor that writes is here at no time: a thread of another test that starts a program would copy it.
+    let mut shell = Command::new("sh");
+    let written = shell.args(["-c", "printf contents >\"$0\""]).arg(&file);
+    assert!(written.status().unwrap().success());
     mount_remount(&dir, MountFlags::RDONLY, "").unwrap();
     let root = File::open(&dir).unwrap();
     ask(&root, SYNC, b"").unwrap();
