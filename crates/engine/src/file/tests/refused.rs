@@ -2,7 +2,7 @@
 //! threads hold space for a moment.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -230,6 +230,38 @@ fn space_that_others_hold_for_a_moment_is_waited_for() {
         manager.join().unwrap().unwrap();
     });
     drop(taken);
+    rig.assert_sound();
+}
+
+/// The commit that the refused write makes has begun by then: only the next one makes the space available.
+#[test]
+fn space_that_others_free_during_a_commit_is_waited_for() {
+    let rig = rig();
+    let volume = Arc::clone(rig.volume());
+    let freed = file_of(&rig, InodeFlags::empty(), &vec![1; 4 * MIB as usize]);
+    let room = file_of(&rig, InodeFlags::empty(), &[1; 40 * SECTOR as usize]);
+    let full = rig.file(InodeFlags::empty());
+    let reserve = Fallocate::Reserve { keep_size: true };
+    let mut len = 0;
+    for step in [MIB, 4 * SECTOR] {
+        while volume.fallocate(full, reserve, len, step).is_ok() {
+            len += step;
+        }
+    }
+    volume.truncate(room, 0).unwrap();
+    volume.sync().unwrap();
+    let new = rig.file(InodeFlags::empty());
+    let is_freed = AtomicBool::new(false);
+    let other = Arc::clone(&volume);
+    rig.hooked.hook(move |request| {
+        if request == Request::Flush && !is_freed.swap(true, Ordering::Relaxed) {
+            other.truncate(freed, 0).unwrap();
+        }
+    });
+    let written = volume.write(new, 0, &vec![2; 3 * MIB as usize]);
+    rig.hooked.unhook();
+    written.unwrap();
+    assert_eq!(volume.attr(freed).unwrap().size, 0);
     rig.assert_sound();
 }
 
