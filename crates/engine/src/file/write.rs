@@ -310,8 +310,7 @@ impl Files {
         let end = offset + bytes.len() as u64;
         let mut own = DirtyRanges::new(self.inodes.dirty.buffer_pool());
         own.write(offset, bytes);
-        let mut buffered = state.buffer.sectors(sectorsize);
-        buffered.retain(|sectors| sectors.start < end && offset < sectors.end);
+        let buffered = state.buffer.sectors_in(offset..end, sectorsize);
         for sectors in &buffered {
             own.clear(sectors.clone());
         }

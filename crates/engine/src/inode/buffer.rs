@@ -230,8 +230,14 @@ impl WriteBuffer {
 
     /// Drops the data in flight, which has its extents now or is lost.
     pub(crate) fn complete(&mut self, sectorsize: u64) {
-        self.in_flight = None;
-        self.recount(0..u64::MAX, sectorsize);
+        let Some(in_flight) = self.in_flight.take() else {
+            return;
+        };
+        // Other sectors may be many.
+        for (start, piece) in in_flight.iter() {
+            let end = start + piece.len() as u64;
+            self.recount(sectors_of(start..end, sectorsize), sectorsize);
+        }
     }
 
     /// Sets the size that limits extents during a truncation.
@@ -247,14 +253,16 @@ impl WriteBuffer {
                 .is_some_and(|dirty_ranges| dirty_ranges.overlapping(range).next().is_some())
     }
 
-    /// Returns the sectors with buffered data, in ascending order and merged.
-    pub(crate) fn sectors(&self, sectorsize: u64) -> Vec<Range<u64>> {
+    /// Returns the buffered sectors that overlap `range`, ascending and apart. They may reach beyond it.
+    pub(crate) fn sectors_in(&self, range: Range<u64>, sectorsize: u64) -> Vec<Range<u64>> {
+        let range = sectors_of(range, sectorsize);
         let sectors = |(start, piece): (u64, &[u8])| {
             sectors_of(start..start + piece.len() as u64, sectorsize)
         };
-        let mut all: Vec<Range<u64>> = self.dirty.iter().map(sectors).collect();
+        let dirty = self.dirty.overlapping(range.clone());
+        let mut all: Vec<Range<u64>> = dirty.map(sectors).collect();
         if let Some(in_flight) = &self.in_flight {
-            all.extend(in_flight.iter().map(sectors));
+            all.extend(in_flight.overlapping(range).map(sectors));
             all.sort_unstable_by_key(|range| range.start);
         }
         all.dedup_by(|next, before| {

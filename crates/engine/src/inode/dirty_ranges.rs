@@ -19,6 +19,18 @@ mod tests;
 /// Bytes of a window: the most that the kernel compresses into one extent.
 pub(crate) const WINDOW_BYTES: u64 = 128 << 10;
 
+#[cfg(test)]
+thread_local! {
+    /// How many pieces this thread has visited.
+    pub(crate) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+#[inline]
+fn count_visit() {
+    #[cfg(test)]
+    VISITS.set(VISITS.get() + 1);
+}
+
 /// Bytes of one file. They count against the volume's budget until they are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyRanges {
@@ -82,6 +94,7 @@ impl DirtyRanges {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.by_start
             .iter()
+            .inspect(|_| count_visit())
             .map(|(&start, piece)| (start, piece.as_slice()))
     }
 
@@ -90,6 +103,7 @@ impl DirtyRanges {
         let first = self.first_reaching(range.start.saturating_add(1), range.start);
         self.by_start
             .range(first..range.end.max(first))
+            .inspect(|_| count_visit())
             .map(|(&start, piece)| (start, piece.as_slice()))
     }
 

@@ -42,6 +42,8 @@ pub use attr::Attr;
 pub(crate) use buffer::WriteBuffer;
 pub(crate) use delalloc_reservation::{DelallocRequest, DelallocReservation, MAX_EXTENT_BYTES};
 pub(crate) use dirty::DirtyFiles;
+#[cfg(test)]
+pub(crate) use dirty_ranges::VISITS;
 pub(crate) use dirty_ranges::{DirtyRanges, WINDOW_BYTES};
 pub(crate) use draft::{Bytes, Draft, Stamps};
 pub(crate) use evict::{EVICTED_AT_ONCE, ItemDeletions, all_items};

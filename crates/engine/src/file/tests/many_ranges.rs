@@ -4,6 +4,8 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 
 use super::fixture::{MIB, Rig, options};
+use crate::file::write::WriteTarget;
+use crate::inode::{DelallocReservation, VISITS};
 use crate::{SetAttr, Volume};
 
 const SECTOR: u64 = 4096;
@@ -66,4 +68,38 @@ fn calls_do_not_search_the_tree_for_each_buffered_range() {
     let seeks = || (0..10).for_each(|_| assert!(volume.seek_hole(file, 0).unwrap().is_some()));
     let blocks = blocks_of(volume, seeks);
     assert!(blocks < most, "seek: {blocks}");
+}
+
+/// BUFFER-4. A full volume stores each write by itself, past the buffer.
+#[test]
+fn writes_in_place_do_not_visit_each_buffered_range() {
+    let flags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);
+    let rig = Rig::on(&MkfsOptions::default(), 512 * MIB, options());
+    let volume = rig.volume();
+    let file = rig.file(flags);
+    let all = vec![1; (RANGES * 2 * SECTOR) as usize];
+    volume.write(file, 0, &all).unwrap();
+    volume.sync().unwrap();
+    for at in 0..RANGES {
+        volume.write(file, at * 2 * SECTOR, b"x").unwrap();
+    }
+    assert_eq!(volume.attr(file).unwrap().nbytes, RANGES * 2 * SECTOR);
+    let inode = volume.inodes.get(file).unwrap();
+    let (files, cost) = (&volume.files, volume.inodes.cost_of_times());
+    let visits = VISITS.get();
+    let writes = || {
+        for at in 0..100 {
+            let need = DelallocReservation::nocow(&volume.inodes, 2 * SECTOR, cost).unwrap();
+            let target = WriteTarget::At((at * 4 + 1) * SECTOR);
+            files.write_nocow_only(&inode, target, b"y", need).unwrap();
+            let bytes = volume.attr(file).unwrap().nbytes;
+            assert_eq!(bytes, RANGES * 2 * SECTOR);
+        }
+    };
+    let blocks = blocks_of(volume, writes);
+    let visits = VISITS.get() - visits;
+    assert!(blocks < 40 * 100, "{blocks}");
+    assert!(visits < 40 * 100, "{visits}");
+    drop(inode);
+    rig.assert_sound();
 }
