@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,9 +16,10 @@ use std::thread::{self, ScopedJoinHandle};
 use rustix::fs::{AtFlags, CWD, Dir, StatxFlags, statx};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 
+use crate::mapped::{MAPPED_BYTES, Mapped};
 use crate::mounted::Mounted;
 use crate::other_namespace::Elsewhere;
-use crate::process::succeed;
+use crate::process::{judge, succeed, ubtrfs};
 use crate::switch::SWITCH;
 
 const WAYS: [&str; 6] = [
@@ -343,4 +344,40 @@ fn readers_see_what_commands_have_done_as_soon_as_they_return() {
         mounted.unmount();
         succeed(["check".as_ref(), "-q".as_ref(), mounted.image.as_os_str()]);
     }
+}
+
+/// syncfs(2) reports such a loss to its first caller.
+#[test]
+fn snapshot_does_not_fail_for_a_store_to_another_file_that_found_no_space() {
+    let Some(mounted) = Mounted::new("rw", |_| {}) else {
+        return;
+    };
+    let at = |name: &str| mounted.dir.join(name);
+    for name in ["a", "b"] {
+        let create = ["subvolume", "create", "-q"].map(OsString::from);
+        succeed(create.into_iter().chain([at(name).into()]));
+    }
+    let file = File::create(at("a/file")).unwrap();
+    file.set_len(MAPPED_BYTES as u64).unwrap();
+    drop(file);
+    let mut full = File::create(at("full")).unwrap();
+    let mut len = 1 << 20;
+    while len >= MAPPED_BYTES {
+        while full.write_all(&vec![1; len]).is_ok() {}
+        len /= 2;
+    }
+    drop(full);
+    let mapped = Mapped::new(&at("a/file"));
+    mapped.change(b'1');
+    let snapshot = ["subvolume", "snapshot", "-q"];
+    let output = ubtrfs().args(snapshot).args([at("b"), at("s")]).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let file = File::open(at("a/file")).unwrap();
+    let error = file.sync_all().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    drop((file, mapped));
+    mounted.unmount();
+    judge(&mounted.image);
 }

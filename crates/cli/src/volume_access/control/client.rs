@@ -97,7 +97,7 @@ pub(crate) fn run_elsewhere(
     let others_of_ours = mounted.iter().filter(|(_, path)| !is_here(path));
     let others_of_ours = others_of_ours.map(|(argument, _)| *argument);
     must_be_none_besides(first, others_of_ours.chain(kernels).chain(elsewhere))?;
-    let is_unwritten = line.is(&LOOKING_AT_DATA) && !write_back(mount)?;
+    let is_unwritten = line.is(&LOOKING_AT_DATA) && !write_back(mount, &line)?;
     let bytes = |text: &OsStr| text.as_bytes().to_vec();
     let request = Request {
         device: mount.device,
@@ -223,9 +223,11 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Makes the kernel write back dirty pages of the mount. Returns false if the mount point cannot be opened or
-/// is hidden by another mount: then the server does it.
-fn write_back(mount: &Mounted) -> anyhow::Result<bool> {
+/// Has the kernel write back what was written to the mount. False if that is left to the server, as the mount's
+/// directory cannot be opened or lies under another mount.
+///
+/// Errors: the kernel cannot write. `filesystem sync` also reports that data of some file could not be stored before.
+fn write_back(mount: &Mounted, line: &Line<'_>) -> anyhow::Result<bool> {
     let shown = mount.mountpoint.display();
     let dir = match File::open(&mount.mountpoint) {
         Ok(dir) => dir,
@@ -236,7 +238,13 @@ fn write_back(mount: &Mounted) -> anyhow::Result<bool> {
     if !device.is_ok_and(|device| (major(device), minor(device)) == mount.device) {
         return Ok(false);
     }
-    rustix::fs::syncfs(&dir).with_context(|| format!("cannot write back the data of '{shown}'"))?;
+    let mut written = rustix::fs::syncfs(&dir);
+    if written.is_err() && line.names != ["filesystem", "sync"] {
+        // syncfs(2) also fails, once for each descriptor, if data of any file could not be stored before. fsync(2) of
+        // that file reports it.
+        written = rustix::fs::syncfs(&dir);
+    }
+    written.with_context(|| format!("cannot write back the data of '{shown}'"))?;
     Ok(true)
 }
 

@@ -177,6 +177,39 @@ fn a_sector_that_cannot_be_completed_is_lost_alone() {
     assert_sound(&broken.inner);
 }
 
+/// The next fsync of the file reports its loss, and no other operation.
+#[test]
+fn operations_on_subvolumes_do_not_report_the_loss_of_a_file() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let root = NewInode::directory(0o755);
+    let source = volume.create_subvolume(top, b"source", &root).unwrap();
+    let lose = |name: &str| {
+        let id = broken.file(name);
+        volume.sync().unwrap();
+        volume.write(id, 0, &[1; 8192]).unwrap();
+        let nth = broken.device.counts().writes;
+        // The batch, and its repetition.
+        (nth..nth + 2).for_each(|nth| broken.device.add(Fault::Write { nth }));
+        id
+    };
+    let reports = |id| {
+        broken.device.heal();
+        assert!(matches!(volume.fsync(id), Err(Error::DataLost { file, .. }) if file == id));
+    };
+    let id = lose("snapshot");
+    volume.snapshot(source, top, b"made", false).unwrap();
+    reports(id);
+    let id = lose("read-only");
+    volume.set_read_only(source, true).unwrap();
+    reports(id);
+    let id = lose("group");
+    volume.group(|| Ok::<(), Error>(())).unwrap();
+    reports(id);
+    assert_sound(&broken.inner);
+}
+
 /// WRITER-2
 #[test]
 fn an_aborted_volume_refuses_writes_and_shows_those_before() {
