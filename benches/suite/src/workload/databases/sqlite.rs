@@ -8,54 +8,77 @@ use anyhow::{Context, Result};
 use super::Done;
 use crate::run::run;
 
-/// A journal mode.
+/// A way to make transactions atomic and durable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
     pub(super) name: &'static str,
     journal_mode: &'static str,
+    /// With `OFF` a transaction is a single update of a random row. Nothing is durable, so that many parts of the file
+    /// wait for the write-back.
+    synchronous: &'static str,
+    rows: &'static str,
 }
 
-pub(super) const MODES: [Mode; 2] = [
+pub(super) const MODES: [Mode; 3] = [
     Mode {
         name: "SQLite, rollback journal",
         journal_mode: "delete",
+        synchronous: "FULL",
+        rows: "10000",
     },
     Mode {
         name: "SQLite, WAL",
         journal_mode: "wal",
+        synchronous: "FULL",
+        rows: "10000",
+    },
+    Mode {
+        name: "SQLite, random updates, synchronous=OFF",
+        journal_mode: "delete",
+        synchronous: "OFF",
+        rows: "500000",
     },
 ];
 
-/// Arguments: the database, the journal mode, and seconds; with 0 seconds it creates the table.
+/// Arguments: the database, the journal mode, `synchronous`, the rows of the table, and seconds; with 0 seconds it makes
+/// the table.
 ///
 /// It prints the number of transactions and the seconds.
 const SCRIPT: &str = r#"
-import sqlite3, sys, time
+import random, sqlite3, sys, time
 
-path, mode, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+path, mode, synchronous = sys.argv[1:4]
+all_rows, seconds = int(sys.argv[4]), float(sys.argv[5])
 db = sqlite3.connect(path, isolation_level=None)
 found = db.execute("PRAGMA journal_mode=" + mode).fetchone()[0]
 if found != mode:
     sys.exit(f"journal_mode is {found}, not {mode}")
-db.execute("PRAGMA synchronous=FULL")
+db.execute("PRAGMA synchronous=" + synchronous)
 row = b"x" * 100
 if seconds == 0:
     db.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, v BLOB, changes INTEGER)")
     db.execute("BEGIN")
-    db.executemany("INSERT INTO t (v, changes) VALUES (?, 0)", [(row,)] * 10000)
+    db.executemany("INSERT INTO t (v, changes) VALUES (?, 0)", [(row,)] * all_rows)
     db.execute("COMMIT")
 count = 0
+inserts = synchronous == "FULL"
+random.seed(1)
 begin = time.monotonic()
 while time.monotonic() - begin < seconds:
-    db.execute("BEGIN IMMEDIATE")
-    db.execute("INSERT INTO t (v, changes) VALUES (?, 0)", (row,))
-    db.execute("UPDATE t SET changes = changes + 1 WHERE k = ?", (count * 7919 % 10000 + 1,))
-    db.execute("COMMIT")
+    if inserts:
+        key = count * 7919 % all_rows + 1
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("INSERT INTO t (v, changes) VALUES (?, 0)", (row,))
+    else:
+        key = random.randint(1, all_rows)
+    db.execute("UPDATE t SET changes = changes + 1 WHERE k = ?", (key,))
+    if inserts:
+        db.execute("COMMIT")
     count += 1
 took = time.monotonic() - begin
-rows = db.execute("SELECT count(*) FROM t").fetchone()[0]
-if rows != 10000 + count and seconds:
-    sys.exit(f"{rows} rows after {count} transactions")
+rows, changes = db.execute("SELECT count(*), sum(changes) FROM t").fetchone()
+if changes != count or rows != all_rows + (count if inserts else 0):
+    sys.exit(f"{rows} rows with {changes} changes after {count} transactions")
 db.close()
 print(count, took)
 "#;
@@ -88,11 +111,13 @@ impl Database {
     /// Returns the output of the script.
     fn call(&self, seconds: u64) -> Result<String> {
         let seconds = seconds.to_string();
-        let args: [&OsStr; 5] = [
+        let args: [&OsStr; 7] = [
             "-c".as_ref(),
             SCRIPT.as_ref(),
             self.path.as_os_str(),
             self.mode.journal_mode.as_ref(),
+            self.mode.synchronous.as_ref(),
+            self.mode.rows.as_ref(),
             seconds.as_ref(),
         ];
         Ok(run("python3", &args)?.output)
