@@ -357,27 +357,33 @@ fn snapshot_does_not_fail_for_a_store_to_another_file_that_found_no_space() {
         let create = ["subvolume", "create", "-q"].map(OsString::from);
         succeed(create.into_iter().chain([at(name).into()]));
     }
-    let file = File::create(at("a/file")).unwrap();
-    file.set_len(MAPPED_BYTES as u64).unwrap();
-    drop(file);
+    let names: Vec<PathBuf> = (0..64).map(|n| at(&format!("a/{n}"))).collect();
+    for name in &names {
+        let file = File::create(name).unwrap();
+        file.set_len(MAPPED_BYTES as u64).unwrap();
+    }
     let mut full = File::create(at("full")).unwrap();
     let mut len = 1 << 20;
     while len >= MAPPED_BYTES {
         while full.write_all(&vec![1; len]).is_ok() {}
         len /= 2;
     }
+    full.sync_all().unwrap();
     drop(full);
-    let mapped = Mapped::new(&at("a/file"));
-    mapped.change(b'1');
+    let mapped: Vec<Mapped> = names.iter().map(|name| Mapped::new(name)).collect();
+    mapped.iter().for_each(|mapped| mapped.change(b'1'));
     let snapshot = ["subvolume", "snapshot", "-q"];
-    let output = ubtrfs().args(snapshot).args([at("b"), at("s")]).output();
-    let output = output.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let file = File::open(at("a/file")).unwrap();
-    let error = file.sync_all().unwrap_err();
+    // The first has the kernel write the pages, and does not wait for the answers.
+    for name in ["s", "t", "u"] {
+        let output = ubtrfs().args(snapshot).args([at("b"), at(name)]).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {said}");
+    }
+    let syncs = names.iter().map(|name| File::open(name)?.sync_all());
+    let error = syncs.filter_map(io::Result::err).next().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    drop((file, mapped));
+    drop(mapped);
     mounted.unmount();
     judge(&mounted.image);
 }
