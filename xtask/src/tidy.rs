@@ -33,12 +33,13 @@ const MAX_LINES: usize = 800;
 const LAYERS: &[(&str, &[&str])] = &[
     ("format", &[]),
     ("device", &["format"]),
+    ("spill", &[]),
     ("tree", &["format", "device"]),
     ("transaction", &["format", "device", "tree"]),
     ("engine", &["format", "device", "tree", "transaction"]),
-    ("mkfs", &["format", "device", "tree"]),
-    ("stream", &["format", "device", "tree", "engine"]),
-    ("check", &["format", "device", "tree"]),
+    ("mkfs", &["format", "device", "spill", "tree"]),
+    ("stream", &["format", "device", "spill", "tree", "engine"]),
+    ("check", &["format", "device", "spill", "tree"]),
     ("fuse-server", &[]),
     (
         "fuse",
@@ -46,7 +47,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "ubtrfs",
-        &["format", "device", "engine", "mkfs", "stream", "check"],
+        &[
+            "format", "device", "spill", "engine", "mkfs", "stream", "check",
+        ],
     ),
     ("c", &["ubtrfs"]),
     ("python", &["ubtrfs"]),

@@ -23,7 +23,7 @@ pub enum CheckError {
     NoTreeRoot { bytenr: u64 },
     #[error("cannot start a thread that reads trees: {0}")]
     Thread(std::io::Error),
-    #[error("cannot keep records in a temporary file: {0}")]
+    #[error("cannot keep records: {0}")]
     Spill(#[from] std::io::Error),
     /// Cancelled by the observer.
     #[error("cancelled")]

@@ -11,10 +11,10 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::KeyType;
 use ubtrfs_format::node::Node;
+use ubtrfs_spill::Sorter;
 
 use crate::error::CheckError;
 use crate::fingerprint::{Hasher, Sums};
-use crate::sorter::Sorter;
 
 const BUCKETS: usize = 4096;
 
@@ -96,7 +96,7 @@ pub(crate) struct Facts {
     hasher: Hasher,
     sums: Sums,
     /// Used in the second pass.
-    records: Option<Sorter<7>>,
+    records: Option<Sorter<[u64; 7]>>,
     /// The bytes of data extents: their full sizes, and the parts used by files.
     data_bytes: (u64, u64),
 }
@@ -121,11 +121,11 @@ impl Facts {
     }
 
     /// Starts recording the facts of buckets that differ.
-    pub(crate) fn start_recording(&mut self, sorter: Sorter<7>) {
+    pub(crate) fn start_recording(&mut self, sorter: Sorter<[u64; 7]>) {
         self.records = Some(sorter);
     }
 
-    pub(crate) fn take_records(&mut self) -> Option<Sorter<7>> {
+    pub(crate) fn take_records(&mut self) -> Option<Sorter<[u64; 7]>> {
         self.records.take()
     }
 
@@ -225,6 +225,8 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
+    use ubtrfs_spill::ScratchDir;
+
     use super::*;
 
     fn tell_all(facts: &mut Facts) {
@@ -245,11 +247,11 @@ mod tests {
         let mut facts = Facts::new();
         tell_all(&mut facts);
         assert!(!facts.all_equal());
-        facts.start_recording(Sorter::new(1 << 20, None));
+        facts.start_recording(Sorter::new(&ScratchDir::named("/tmp"), 1 << 20));
         tell_all(&mut facts);
         let mut sorted = facts.take_records().unwrap().finish().unwrap();
         let mut of_extent = 0;
-        while let Some([bytenr, ..]) = sorted.next().unwrap() {
+        while let Some([bytenr, ..]) = sorted.next_record().unwrap() {
             of_extent += usize::from(bytenr == 7 << 12);
         }
         assert_eq!(of_extent, 20);

@@ -6,7 +6,7 @@
 //!
 //! Every tree is read once, in key order. Data that must agree in two places is compared as keyed sums first
 //! (`fingerprint`), in constant memory. Only if sums differ, a second pass finds the individual faults. It sorts
-//! records and spills to a file when they exceed the memory (`sorter`). So the memory use depends on the options and
+//! records and spills to a file when they exceed the memory (`ubtrfs_spill`). So the memory use depends on the options and
 //! not on the volume.
 //!
 //! An unreadable block is an issue by itself. Findings that may only be a consequence of it are counted as suppressed
@@ -36,7 +36,6 @@ mod root_entry;
 mod root_links;
 mod roots;
 mod run;
-mod sorter;
 mod space;
 mod state;
 mod superblocks;

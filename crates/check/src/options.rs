@@ -24,7 +24,9 @@ pub struct CheckOptions {
     pub chunk_root: Option<Logical>,
     /// Places to search for devices that are not in the given paths.
     pub scan: Vec<PathBuf>,
-    /// Folder for records that exceed the memory; None for the system's temporary folder.
+    /// Folder for records that exceed the memory; None for the folder that [`ScratchDir`] chooses for the volume.
+    ///
+    /// [`ScratchDir`]: ubtrfs_spill::ScratchDir
     pub spill_dir: Option<PathBuf>,
 }
 

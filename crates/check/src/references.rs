@@ -67,7 +67,7 @@ fn compare(state: &mut State<'_>, nodesize: u64) -> Result<(), CheckError> {
     };
     let mut sorted = records.finish()?;
     let mut extent: Option<Extent> = None;
-    while let Some(record) = sorted.next()? {
+    while let Some(record) = sorted.next_record()? {
         if extent.as_ref().is_none_or(|e| e.bytenr != record[0]) {
             if let Some(mut done) = extent.take() {
                 done.finish(state);

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_spill::Sorter;
 
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::fingerprint::Hasher;
 use crate::issue::Place;
 use crate::root_entry::RootEntry;
-use crate::sorter::Sorter;
 use crate::state::State;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ const LINKS: [Link; 4] = [Link::Ref, Link::Backref, Link::DirItem, Link::DirInde
 pub(crate) struct RootLinks {
     hasher: Hasher,
     /// child, parent, directory, hash of the name, kind, index.
-    sorter: Sorter<6>,
+    sorter: Sorter<[u64; 6]>,
 }
 
 /// All records with the same child, tree, directory and name.
@@ -44,7 +44,7 @@ struct Group {
 }
 
 impl RootLinks {
-    pub(crate) fn new(sorter: Sorter<6>) -> RootLinks {
+    pub(crate) fn new(sorter: Sorter<[u64; 6]>) -> RootLinks {
         RootLinks {
             hasher: Hasher::new(),
             sorter,
@@ -72,7 +72,7 @@ impl RootLinks {
     ) -> Result<(), CheckError> {
         let mut sorted = self.sorter.finish()?;
         let mut group: Option<([u64; 4], Group)> = None;
-        while let Some([child, parent, dir, name, link, index]) = sorted.next()? {
+        while let Some([child, parent, dir, name, link, index]) = sorted.next_record()? {
             let key = [child, parent, dir, name];
             if group.as_ref().is_none_or(|(of, _)| *of != key) {
                 if let Some((_, done)) = group.take() {

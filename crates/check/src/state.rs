@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use ubtrfs_device::{AttemptProblem, DeviceError};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, header_flags, leaf_data_size, max_key_ptrs};
+use ubtrfs_spill::{ScratchDir, Sorter};
 
 use crate::block_set::BlockSet;
 use crate::error::CheckError;
@@ -15,16 +16,18 @@ use crate::item_types::ItemTypes;
 use crate::lost::{LostBlocks, LostKeys};
 use crate::options::{CheckObserver, CheckOptions, Phase, Progress};
 use crate::report::Report;
-use crate::sorter::Sorter;
 use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, Visited};
 
 /// Number of blocks between two calls of the progress callback.
 const PROGRESS_BLOCKS: u64 = 1024;
+/// Runs of fewer bytes would be merged too often.
+const LEAST_SORTER_BYTES: usize = 4 << 10;
 
 pub(crate) struct State<'a> {
     pub(crate) options: &'a CheckOptions,
+    scratch_dir: ScratchDir,
     pub(crate) report: Report,
     pub(crate) facts: Facts,
     /// Blocks with FULL_BACKREF, which are themselves the parent in their references. Complete after the extent tree
@@ -54,6 +57,7 @@ impl<'a> State<'a> {
         let sectorsize = volume.sectorsize();
         State {
             options,
+            scratch_dir: scratch_dir(volume, options),
             report: Report {
                 fsid: volume.superblock().fsid,
                 data_was_read: options.data_csums && !volume.is_dump(),
@@ -114,9 +118,9 @@ impl<'a> State<'a> {
     }
 
     /// Creates a sorter with its share of the memory.
-    pub(crate) fn sorter<const N: usize>(&self) -> Sorter<N> {
-        let share = self.options.memory_bytes / 8;
-        Sorter::new(share, self.options.spill_dir.as_deref())
+    pub(crate) fn sorter<const N: usize>(&self) -> Sorter<[u64; N]> {
+        let share = usize::try_from(self.options.memory_bytes / 8).unwrap_or(usize::MAX);
+        Sorter::new(&self.scratch_dir, share.max(LEAST_SORTER_BYTES))
     }
 
     /// Clears the visited blocks, so that the second pass collects all facts again.
@@ -320,6 +324,17 @@ impl<'a> State<'a> {
                 physical: record.physical.0,
             };
             self.add(at, fault);
+        }
+    }
+}
+
+/// Returns the folder of the options, or the one for the images of the volume.
+fn scratch_dir(volume: &CheckedVolume, options: &CheckOptions) -> ScratchDir {
+    match &options.spill_dir {
+        Some(folder) => ScratchDir::named(folder),
+        None => {
+            let devices = volume.pool().devices().into_iter();
+            ScratchDir::beside(devices.filter_map(|device| device.path))
         }
     }
 }

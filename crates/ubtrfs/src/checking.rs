@@ -307,7 +307,8 @@ impl Checker {
         self
     }
 
-    /// Sets the folder for records that exceed the memory limit; by default the system's folder for temporary files.
+    /// Sets the folder for records that exceed the memory limit. The default is `TMPDIR`. If that is not set, it is the
+    /// first of these that can be written and is not in memory: the folder of an image of the volume, `/var/tmp`, `/tmp`.
     #[must_use]
     pub fn spill_dir(mut self, folder: impl Into<PathBuf>) -> Checker {
         self.options.spill_dir = Some(folder.into());

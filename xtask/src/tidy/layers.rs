@@ -46,6 +46,10 @@ const ORDERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "spill",
+        &["scratch_dir", "file", "log pages", "paged sorter"],
+    ),
+    (
         "tree",
         &[
             "block build epoch error",
@@ -107,7 +111,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "check",
         &[
-            "block_set error fault fingerprint item_types options sorter space tree_root",
+            "block_set error fault fingerprint item_types options space tree_root",
             "facts issue lost root_entry volume",
             "report walk",
             "state",

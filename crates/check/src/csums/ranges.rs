@@ -1,7 +1,8 @@
 //! Sets of address ranges: added in any order, returned as disjoint ranges in ascending order.
 
+use ubtrfs_spill::{Sorted, Sorter};
+
 use crate::error::CheckError;
-use crate::sorter::{Sorted, Sorter};
 
 /// Start and end.
 pub(crate) type Range = (u64, u64);
@@ -10,11 +11,11 @@ pub(crate) type Range = (u64, u64);
 pub(crate) struct RangeSorter {
     /// The last range, which the next one may extend.
     open: Option<Range>,
-    sorter: Sorter<2>,
+    sorter: Sorter<[u64; 2]>,
 }
 
 impl RangeSorter {
-    pub(crate) fn new(sorter: Sorter<2>) -> RangeSorter {
+    pub(crate) fn new(sorter: Sorter<[u64; 2]>) -> RangeSorter {
         RangeSorter { open: None, sorter }
     }
 
@@ -48,7 +49,7 @@ impl RangeSorter {
 /// An iterator over the union of all ranges, ascending.
 #[derive(Debug)]
 pub(crate) struct Union {
-    sorted: Sorted<2>,
+    sorted: Sorted<[u64; 2]>,
     /// A record that is not merged yet.
     ahead: Option<Range>,
     next: Option<Range>,
@@ -56,7 +57,7 @@ pub(crate) struct Union {
 
 impl Union {
     fn read(&mut self) -> Result<Option<Range>, CheckError> {
-        Ok(self.sorted.next()?.map(|[start, end]| (start, end)))
+        Ok(self.sorted.next_record()?.map(|[start, end]| (start, end)))
     }
 
     fn advance(&mut self) -> Result<(), CheckError> {
@@ -115,6 +116,8 @@ pub(crate) fn without((start, end): Range, others: &[Range], each: &mut dyn FnMu
 
 #[cfg(test)]
 mod tests {
+    use ubtrfs_spill::ScratchDir;
+
     use super::*;
 
     #[test]
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn ranges_are_joined_and_cut() {
-        let mut ranges = RangeSorter::new(Sorter::new(1 << 10, None));
+        let mut ranges = RangeSorter::new(Sorter::new(&ScratchDir::named("/tmp"), 1 << 10));
         for range in [(50, 60), (0, 10), (10, 20), (15, 18), (55, 70), (90, 95)] {
             ranges.add(range).unwrap();
         }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeItem, InodeRefs};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_spill::Sorter;
 use zerocopy::FromBytes;
 
 use super::{is_inode, is_root_ref};
@@ -17,7 +18,6 @@ use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::fingerprint::{Hasher, Sums};
 use crate::issue::Place;
-use crate::sorter::Sorter;
 use crate::state::State;
 use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
@@ -149,7 +149,7 @@ pub(super) fn find_faults(
     walk(volume, &[*root], &mut recorder)?;
     let mut sorted = recorder.sorter.finish()?;
     let mut group: Vec<Record> = Vec::new();
-    while let Some(record) = sorted.next()? {
+    while let Some(record) = sorted.next_record()? {
         if group.first().is_some_and(|first| first[..2] != record[..2]) {
             judge(state, volume, root, &group);
             group.clear();
@@ -164,7 +164,7 @@ pub(super) fn find_faults(
 
 struct Recorder<'n> {
     sums: &'n NameSums,
-    sorter: Sorter<6>,
+    sorter: Sorter<[u64; 6]>,
     /// The current inode and its file type.
     inode: (u64, u8),
 }

@@ -5,11 +5,11 @@
 
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_spill::{Sorted, Sorter};
 
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
-use crate::sorter::{Sorted, Sorter};
 use crate::state::State;
 use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
@@ -24,13 +24,13 @@ pub(super) struct Orphans {
 
 #[derive(Debug)]
 enum Unlinked {
-    Collecting(Sorter<1>),
-    Comparing(Sorted<1>),
+    Collecting(Sorter<[u64; 1]>),
+    Comparing(Sorted<[u64; 1]>),
     Done,
 }
 
 impl Orphans {
-    pub(super) fn new(sorter: Sorter<1>) -> Orphans {
+    pub(super) fn new(sorter: Sorter<[u64; 1]>) -> Orphans {
         Orphans {
             unlinked: Unlinked::Collecting(sorter),
             next: None,
@@ -46,7 +46,7 @@ impl Orphans {
 
     fn advance(&mut self) -> Result<(), CheckError> {
         self.next = match &mut self.unlinked {
-            Unlinked::Comparing(sorted) => sorted.next()?.map(|[inode]| inode),
+            Unlinked::Comparing(sorted) => sorted.next_record()?.map(|[inode]| inode),
             _ => None,
         };
         Ok(())

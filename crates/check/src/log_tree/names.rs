@@ -2,13 +2,13 @@
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_spill::Sorter;
 
 use super::lookup::inode_key;
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::fingerprint::Hasher;
 use crate::issue::Place;
-use crate::sorter::Sorter;
 use crate::state::State;
 
 /// Maximum number of records of one name to compare; a valid log has two.
@@ -38,7 +38,7 @@ impl NameKind {
 
 pub(super) struct LoggedNames {
     hasher: Hasher,
-    sorter: Sorter<5>,
+    sorter: Sorter<[u64; 5]>,
 }
 
 impl LoggedNames {
@@ -64,7 +64,7 @@ impl LoggedNames {
     pub(super) fn finish(self, state: &mut State<'_>, is_lost: bool) -> Result<(), CheckError> {
         let mut sorted = self.sorter.finish()?;
         let mut group: Vec<Record> = Vec::new();
-        while let Some(record) = sorted.next()? {
+        while let Some(record) = sorted.next_record()? {
             if group.first().is_some_and(|first| first[..2] != record[..2]) {
                 judge(state, &group, is_lost);
                 group.clear();

@@ -6,12 +6,12 @@
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_spill::Sorter;
 use ubtrfs_tree::View;
 
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
-use crate::sorter::Sorter;
 use crate::state::State;
 use crate::volume::CheckedVolume;
 
@@ -24,7 +24,7 @@ pub(super) struct LogSpace<'v> {
     extents: Option<View>,
     nodesize: u64,
     /// Start, end, kind.
-    taken: Sorter<3>,
+    taken: Sorter<[u64; 3]>,
 }
 
 impl<'v> LogSpace<'v> {
@@ -128,7 +128,7 @@ impl<'v> LogSpace<'v> {
     pub(super) fn finish(self, state: &mut State<'_>) -> Result<(), CheckError> {
         let mut sorted = self.taken.finish()?;
         let mut before: Option<[u64; 3]> = None;
-        while let Some(taken) = sorted.next()? {
+        while let Some(taken) = sorted.next_record()? {
             let Some(last) = before else {
                 before = Some(taken);
                 continue;

@@ -1,7 +1,6 @@
 //! Collections of inode numbers in bounded memory, which spill to unnamed temporary files.
 //!
-//! Invariants
-//! - SPILL-1: the memory of a collection has a fixed limit, however many numbers it has.
+//! The memory of a collection has a fixed limit, however many numbers it has (SPILL-1).
 
 mod list;
 mod pages;
