@@ -27,7 +27,6 @@ impl SpillFile {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn exists(&self) -> bool {
         self.open.is_some()
     }

@@ -128,15 +128,17 @@ impl<T: PageRecord> Pages<T> {
             return Ok(frame);
         }
         let frame = self.free_frame()?;
-        let at = self.offset(number)?;
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let read = self.file.read_sparse_at(&mut buffer, at);
-        let parts = buffer.chunks_exact(T::BYTES);
-        if read.is_ok() {
-            self.fill(frame, number, |records| records.extend(parts.map(T::read)));
+        if self.file.exists() {
+            let at = self.offset(number)?;
+            self.file.read_sparse_at(&mut self.buffer, at)?;
+        } else {
+            self.buffer.fill(0);
         }
+        let buffer = std::mem::take(&mut self.buffer);
+        let records = buffer.chunks_exact(T::BYTES).map(T::read);
+        self.fill(frame, number, |page| page.extend(records));
         self.buffer = buffer;
-        read.map(|()| frame)
+        Ok(frame)
     }
 
     fn fill(&mut self, frame: usize, number: u64, fill: impl FnOnce(&mut Vec<T>)) {

@@ -17,6 +17,7 @@ mod dump;
 mod format;
 mod receive;
 mod scoped_thread;
+mod scratch;
 mod send;
 mod write_behind;
 

@@ -16,7 +16,7 @@ mod entry;
 mod error;
 mod paths;
 mod ranges;
-mod sorter;
+mod record;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -24,18 +24,19 @@ mod walk;
 use std::sync::Arc;
 
 use ubtrfs_engine::Snapshot;
+use ubtrfs_spill::Sorted;
 
 pub use entry::{
     Attributes, ByteRange, ChangeKind, DiffEntry, DiffTime, EntryType, XattrChange, XattrChangeKind,
 };
 pub use error::DiffError;
-use sorter::Sorted;
+use record::Record;
 use walk::Walk;
 
 /// Changes in path order.
 #[derive(Debug)]
 pub struct Diff {
-    sorted: Sorted,
+    sorted: Sorted<Record>,
 }
 
 impl Diff {
@@ -58,6 +59,7 @@ impl Diff {
 
     /// Returns the next change. Directories precede their contents.
     pub fn next_entry(&mut self) -> Result<Option<DiffEntry>, DiffError> {
-        self.sorted.next()
+        let record = self.sorted.next_record().map_err(DiffError::Spill)?;
+        record.map(Record::into_entry).transpose()
     }
 }

@@ -13,7 +13,6 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, new_volume};
 
-use super::sorter::{MAX_RUNS, Sorter};
 use super::*;
 
 const DEVICE_BYTES: u64 = 256 << 20;
@@ -287,7 +286,7 @@ fn it_tells_what_a_naive_comparison_tells() {
             .cloned()
             .collect();
         assert_tells(&of_files, &Tree::read(&old), &Tree::read(&new));
-        // DIFF-1, DIFFSORT-1, DIFFSORT-2: a spill to a file does not change the results or their order.
+        // DIFF-1, DIFFSORT-2: a spill to a file does not change the results or their order.
         assert_eq!(entries_with(&old, &new, 300), entries);
         assert_eq!(entries_with(&old, &old, MEMORY_BYTES), []);
         count += entries.len();
@@ -421,23 +420,4 @@ fn root_directories_of_other_origin_are_compared() {
     };
     let modes = [&entry.old, &entry.new].map(|side| side.as_ref().unwrap().mode);
     assert_eq!((entry.kind, modes), (ChangeKind::Changed, [0o700, 0o755]));
-}
-
-// DIFFSORT-1
-#[test]
-fn runs_that_are_too_many_become_one() {
-    let mut sorter = Sorter::new(0);
-    let count = 3 * MAX_RUNS as u64;
-    for number in 0..count {
-        let path = format!("{:06}", number * 7919 % count).into_bytes();
-        let entry = DiffEntry::new(path, ChangeKind::Added, EntryType::File);
-        sorter.push(entry).unwrap();
-        assert!(sorter.runs() < MAX_RUNS);
-    }
-    let mut sorted = sorter.finish().unwrap();
-    for number in 0..count {
-        let entry = sorted.next().unwrap().unwrap();
-        assert_eq!(entry.path, format!("{number:06}").into_bytes());
-    }
-    assert_eq!(sorted.next().unwrap(), None);
 }

@@ -6,13 +6,15 @@ use ubtrfs_engine::{Comparison, Difference, Snapshot};
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{DirEntries, FileExtent};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_spill::{Sorted, Sorter};
 
 use super::change::{Change, Inode, Refused};
 use super::entry::{Attributes, ByteRange, ChangeKind, DiffEntry, EntryType};
 use super::error::DiffError;
 use super::paths::{Name, Paths};
 use super::ranges::MAX_RANGES;
-use super::sorter::{Sorted, Sorter};
+use super::record::Record;
+use crate::scratch::scratch_dir;
 
 /// Maximum number of cached results about directories.
 const MAX_KNOWN_DIRS: usize = 1 << 16;
@@ -25,7 +27,7 @@ pub(super) struct Walk<'a> {
     comparison: Comparison,
     old_paths: Paths<'a>,
     new_paths: Paths<'a>,
-    sorter: Sorter,
+    sorter: Sorter<Record>,
 }
 
 impl<'a> Walk<'a> {
@@ -37,11 +39,11 @@ impl<'a> Walk<'a> {
             comparison: new.compare_with(Some(old)),
             old_paths: Paths::new(old),
             new_paths: Paths::new(new),
-            sorter: Sorter::new(memory_bytes),
+            sorter: Sorter::new(&scratch_dir(new.volume()), memory_bytes),
         }
     }
 
-    pub(super) fn run(mut self) -> Result<Sorted, DiffError> {
+    pub(super) fn run(mut self) -> Result<Sorted<Record>, DiffError> {
         let mut change: Option<Change> = None;
         while let Some(difference) = self.comparison.next_difference()? {
             let key = difference.key();
@@ -63,7 +65,12 @@ impl<'a> Walk<'a> {
         if let Some(done) = change {
             self.report(done)?;
         }
-        self.sorter.finish()
+        self.sorter.finish().map_err(DiffError::Spill)
+    }
+
+    fn push(&mut self, entry: DiffEntry) -> Result<(), DiffError> {
+        let record = Record::new(entry)?;
+        self.sorter.push(record).map_err(DiffError::Spill)
     }
 
     fn refused(&self, inode: u64, refused: &Refused) -> DiffError {
@@ -89,12 +96,12 @@ impl<'a> Walk<'a> {
         if let Some((_, name)) = old {
             let path = self.old_paths.of_name(&name)?;
             let removed = DiffEntry::new(path, ChangeKind::Removed, EntryType::Subvolume);
-            self.sorter.push(removed)?;
+            self.push(removed)?;
         }
         if let Some((_, name)) = new {
             let path = self.new_paths.of_name(&name)?;
             let added = DiffEntry::new(path, ChangeKind::Added, EntryType::Subvolume);
-            self.sorter.push(added)?;
+            self.push(added)?;
         }
         Ok(())
     }
@@ -136,7 +143,7 @@ impl<'a> Walk<'a> {
             let mut entry = DiffEntry::new(path, ChangeKind::Removed, old.entry_type);
             entry.inode = Some(inode);
             entry.old = Some(Attributes::of(&old.item, old.entry_type));
-            self.sorter.push(entry)?;
+            self.push(entry)?;
         }
         Ok(())
     }
@@ -147,7 +154,7 @@ impl<'a> Walk<'a> {
             let mut entry = DiffEntry::new(path, ChangeKind::Added, new.entry_type);
             entry.inode = Some(inode);
             entry.new = Some(Attributes::of(&new.item, new.entry_type));
-            self.sorter.push(entry)?;
+            self.push(entry)?;
         }
         Ok(())
     }
@@ -212,10 +219,10 @@ impl<'a> Walk<'a> {
         first.data = data;
         first.data_is_coarse = data_is_coarse;
         if !first.is_nothing() {
-            self.sorter.push(first)?;
+            self.push(first)?;
         }
         for entry in entries.into_iter().chain(links) {
-            self.sorter.push(entry)?;
+            self.push(entry)?;
         }
         Ok(())
     }

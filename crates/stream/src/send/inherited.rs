@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 
 use ubtrfs_format::item::acl;
+use ubtrfs_spill::ScratchDir;
 
 use super::error::Result;
 use super::job::{Dir, Job};
@@ -22,7 +23,7 @@ const HANDED_DOWN: [&[u8]; 2] = [acl::DEFAULT, b"btrfs.compression"];
 const MAX_PLAIN: usize = 1 << 16;
 
 /// The directories whose attributes are set at the end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Inherited {
     /// Directories whose attributes were removed at the receiver, although the old snapshot has them.
     bared: InodeSet,
@@ -37,6 +38,14 @@ pub(super) fn is_handed_down(name: &[u8]) -> bool {
 }
 
 impl Inherited {
+    pub(super) fn new(scratch_dir: &ScratchDir) -> Inherited {
+        Inherited {
+            bared: InodeSet::new(scratch_dir),
+            plain: HashSet::new(),
+            changed: FirstSeen::new(scratch_dir),
+        }
+    }
+
     /// Notes that an inheritable attribute of a directory differs.
     pub(super) fn note(&mut self, dir: u64) -> Result<()> {
         Ok(self.changed.add(dir)?)
@@ -79,9 +88,10 @@ impl Job<'_> {
     /// Sets these attributes of all directories after the last creation.
     pub(super) fn hand_down(&mut self) -> Result<()> {
         // INHERIT-1
+        let none = Inherited::new(&self.scratch_dir);
         let Inherited {
             mut bared, changed, ..
-        } = std::mem::take(&mut self.inherited);
+        } = std::mem::replace(&mut self.inherited, none);
         changed.into_each(|dir| {
             let keeps_old = self.is_kept_dir(dir)? && !bared.contains(dir)?;
             let old = self.old.filter(|_| keeps_old);

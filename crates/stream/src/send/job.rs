@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_spill::ScratchDir;
 use ubtrfs_tree::{Difference, Item};
 
 use super::clones::Clones;
@@ -12,6 +13,7 @@ use super::inherited::Inherited;
 use super::receiver::Receiver;
 use super::{CommandSink, SendOptions};
 use crate::format::Command;
+use crate::scratch::scratch_dir;
 
 /// Maximum number of cached results about directories.
 const MAX_KNOWN_DIRS: usize = 1 << 16;
@@ -22,6 +24,7 @@ pub(super) struct Job<'a> {
     pub(super) old: Option<FileTree<'a>>,
     pub(super) clones: Clones<'a>,
     pub(super) options: SendOptions,
+    pub(super) scratch_dir: ScratchDir,
     pub(super) receiver: Receiver,
     pub(super) inherited: Inherited,
     known_dirs: HashMap<u64, bool>,
@@ -60,13 +63,15 @@ impl<'a> Job<'a> {
         options: SendOptions,
         out: &'a mut dyn CommandSink,
     ) -> Job<'a> {
+        let scratch_dir = scratch_dir(new.snapshot.volume());
         Job {
             new,
             old,
             clones: Clones::new(new, old, clone_sources),
             options,
-            receiver: Receiver::default(),
-            inherited: Inherited::default(),
+            receiver: Receiver::new(&scratch_dir),
+            inherited: Inherited::new(&scratch_dir),
+            scratch_dir,
             known_dirs: HashMap::new(),
             out,
         }

@@ -10,6 +10,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ubtrfs_format::ids::InodeNr;
+use ubtrfs_spill::ScratchDir;
 
 use super::error::{CorruptFile, Result};
 use super::file_tree::{Inode, MAX_PATH_BYTES, Name, ROOT_DIR};
@@ -36,7 +37,7 @@ pub(super) enum Progress {
     Naming(u64),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) progress: Progress,
     /// Directories at different places in the two snapshots.
@@ -65,6 +66,20 @@ pub(super) enum DirPlace {
 }
 
 impl Receiver {
+    pub(super) fn new(scratch_dir: &ScratchDir) -> Receiver {
+        Receiver {
+            progress: Progress::default(),
+            moved: InodeSet::new(scratch_dir),
+            early: InodeSet::new(scratch_dir),
+            placed_with_parents: HashSet::new(),
+            asides: InodeSet::new(scratch_dir),
+            lifted: HashMap::new(),
+            carrier: None,
+            paths: HashMap::new(),
+            touched: FirstSeen::new(scratch_dir),
+        }
+    }
+
     pub(super) fn forget_paths(&mut self) {
         self.paths.clear();
     }
@@ -270,7 +285,7 @@ impl Job<'_> {
     /// Starts naming inodes after all directories are placed.
     pub(super) fn begin_naming(&mut self) {
         self.receiver.progress = Progress::Naming(0);
-        self.receiver.early = InodeSet::default();
+        self.receiver.early = InodeSet::new(&self.scratch_dir);
         self.receiver.forget_paths();
     }
 

@@ -15,7 +15,7 @@ use super::spilled::{InodeCounts, InodeList};
 use crate::format::Command;
 
 /// The directories that differ, in ascending lists.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ChangedDirs {
     /// Only in the new snapshot.
     made: InodeList,
@@ -28,7 +28,11 @@ pub(super) struct ChangedDirs {
 impl Job<'_> {
     /// Finds the directories that differ, and removes names of non-directories. A moved inode keeps one name.
     pub(super) fn remove_names(&mut self, old: FileTree<'_>) -> Result<ChangedDirs> {
-        let mut dirs = ChangedDirs::default();
+        let mut dirs = ChangedDirs {
+            made: InodeList::new(&self.scratch_dir),
+            gone: InodeList::new(&self.scratch_dir),
+            moved: InodeList::new(&self.scratch_dir),
+        };
         let (before, after) = (Some(old.snapshot), self.new.snapshot);
         find_beside(before, after, WhichDifferences::Inodes, |inodes| {
             while let Some(first) = inodes.next()? {
@@ -105,7 +109,7 @@ impl Job<'_> {
 
     /// Removes deleted directories after their contents.
     pub(super) fn remove_dirs(&mut self, old: FileTree<'_>, gone: &InodeList) -> Result<()> {
-        let mut children = InodeCounts::default();
+        let mut children = InodeCounts::new(&self.scratch_dir);
         for ino in gone.iter() {
             if let Some(parent) = self.gone_parent(old, ino?)? {
                 let count = children.get(parent)?;

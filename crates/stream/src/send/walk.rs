@@ -10,7 +10,7 @@ use super::differences::{WhichDifferences, find_beside};
 use super::error::Result;
 use super::job::Job;
 use super::receiver::Progress;
-use super::spilled::InodeList;
+use super::spilled::{FirstSeen, InodeList};
 use super::update::Update;
 use crate::format::Command;
 
@@ -22,7 +22,7 @@ pub(super) fn is_inode(objectid: u64) -> bool {
 impl Job<'_> {
     /// Updates all differing inodes. Returns the directories among them, ascending.
     pub(super) fn update_inodes(&mut self) -> Result<InodeList> {
-        let mut dirs = InodeList::default();
+        let mut dirs = InodeList::new(&self.scratch_dir);
         let (old, new) = (self.old.map(|old| old.snapshot), self.new.snapshot);
         find_beside(old, new, WhichDifferences::All, |differences| {
             let mut ino = 0;
@@ -128,7 +128,8 @@ impl Job<'_> {
 
     /// Sets the times of changed directories, after the last change in them.
     pub(super) fn set_times(&mut self, dirs: &InodeList) -> Result<()> {
-        let mut unnamed = std::mem::take(&mut self.receiver.touched);
+        let none = FirstSeen::new(&self.scratch_dir);
+        let mut unnamed = std::mem::replace(&mut self.receiver.touched, none);
         for ino in dirs.iter() {
             unnamed.forget(ino?)?;
         }

@@ -2,39 +2,68 @@
 //!
 //! The memory of a collection has a fixed limit, however many numbers it has (SPILL-1).
 
-mod list;
-mod pages;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 
+use ubtrfs_spill::{Log, Pages, Paging, ScratchDir};
+
 use super::error::Result;
-pub(super) use list::InodeList;
-use pages::{PAGE_BYTES, Pages};
+
+/// Maximum memory of a list.
+const LIST_BYTES: usize = 64 << 10;
+/// Maximum memory of a set, or of counts.
+const PAGES_BYTES: usize = 1 << 20;
+const PAGE_BYTES: usize = 4096;
+
+/// Inode numbers in insertion order.
+#[derive(Debug)]
+pub(super) struct InodeList {
+    log: Log,
+}
 
 /// A set of inode numbers. Dense ranges use one bit per number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct InodeSet {
-    pages: Pages,
+    pages: Pages<u8>,
 }
 
 /// A small count for each inode, initially 0.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct InodeCounts {
-    pages: Pages,
+    pages: Pages<u32>,
 }
 
 /// Inode numbers without duplicates, in insertion order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FirstSeen {
     seen: InodeSet,
     list: InodeList,
 }
 
 const BITS_A_PAGE: u64 = PAGE_BYTES as u64 * 8;
-const COUNT_BYTES: usize = size_of::<u32>();
-const COUNTS_A_PAGE: u64 = (PAGE_BYTES / COUNT_BYTES) as u64;
+const COUNTS_A_PAGE: u64 = (PAGE_BYTES / size_of::<u32>()) as u64;
+
+impl InodeList {
+    pub(super) fn new(scratch_dir: &ScratchDir) -> InodeList {
+        let log = Log::new(scratch_dir, LIST_BYTES);
+        InodeList { log }
+    }
+
+    pub(super) fn push(&mut self, ino: u64) -> io::Result<()> {
+        self.log.push(&ino.to_le_bytes())?;
+        Ok(())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = io::Result<u64>> {
+        let mut reader = self.log.read();
+        std::iter::from_fn(move || {
+            let is_over = reader.is_at_end();
+            (!is_over).then(|| reader.array().map(u64::from_le_bytes))
+        })
+    }
+}
 
 /// Returns the location of an inode's bit: page, byte and mask.
 fn place_of_bit(ino: u64) -> (u64, usize, u8) {
@@ -43,6 +72,16 @@ fn place_of_bit(ino: u64) -> (u64, usize, u8) {
 }
 
 impl InodeSet {
+    pub(super) fn new(scratch_dir: &ScratchDir) -> InodeSet {
+        let paging = Paging {
+            page_records: PAGE_BYTES,
+            memory_bytes: PAGES_BYTES,
+        };
+        InodeSet {
+            pages: Pages::new(scratch_dir, paging),
+        }
+    }
+
     pub(super) fn contains(&mut self, ino: u64) -> io::Result<bool> {
         if self.pages.is_empty() {
             return Ok(false);
@@ -71,33 +110,41 @@ impl InodeSet {
 }
 
 impl InodeCounts {
+    pub(super) fn new(scratch_dir: &ScratchDir) -> InodeCounts {
+        let paging = Paging {
+            page_records: COUNTS_A_PAGE as usize,
+            memory_bytes: PAGES_BYTES,
+        };
+        InodeCounts {
+            pages: Pages::new(scratch_dir, paging),
+        }
+    }
+
     pub(super) fn get(&mut self, ino: u64) -> io::Result<u32> {
-        let (page, at) = place_of_count(ino);
-        let bytes = self.pages.read(page)?;
-        let mut count = [0; COUNT_BYTES];
-        count.copy_from_slice(&bytes[at..at + COUNT_BYTES]);
-        Ok(u32::from_le_bytes(count))
+        let counts = self.pages.read(ino / COUNTS_A_PAGE)?;
+        Ok(counts[(ino % COUNTS_A_PAGE) as usize])
     }
 
     pub(super) fn set(&mut self, ino: u64, count: u32) -> io::Result<()> {
-        let (page, at) = place_of_count(ino);
-        self.pages.change(page)?[at..at + COUNT_BYTES].copy_from_slice(&count.to_le_bytes());
+        let counts = self.pages.change(ino / COUNTS_A_PAGE)?;
+        counts[(ino % COUNTS_A_PAGE) as usize] = count;
         Ok(())
     }
 }
 
-/// Returns the location of an inode's count: page and byte.
-fn place_of_count(ino: u64) -> (u64, usize) {
-    let at = (ino % COUNTS_A_PAGE) as usize * COUNT_BYTES;
-    (ino / COUNTS_A_PAGE, at)
-}
-
 impl FirstSeen {
-    pub(super) fn add(&mut self, ino: u64) -> io::Result<()> {
-        match self.seen.insert(ino)? {
-            true => self.list.push(ino),
-            false => Ok(()),
+    pub(super) fn new(scratch_dir: &ScratchDir) -> FirstSeen {
+        FirstSeen {
+            seen: InodeSet::new(scratch_dir),
+            list: InodeList::new(scratch_dir),
         }
+    }
+
+    pub(super) fn add(&mut self, ino: u64) -> io::Result<()> {
+        if self.seen.insert(ino)? {
+            self.list.push(ino)?;
+        }
+        Ok(())
     }
 
     /// Removes a number that was added and will not be added again.

@@ -1,0 +1,9 @@
+//! The folder for temporary files about a volume.
+
+use ubtrfs_engine::Volume;
+use ubtrfs_spill::ScratchDir;
+
+pub(crate) fn scratch_dir(volume: &Volume) -> ScratchDir {
+    let devices = volume.pool().devices().into_iter();
+    ScratchDir::beside(devices.filter_map(|device| device.path))
+}
