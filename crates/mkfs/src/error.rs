@@ -94,7 +94,7 @@ pub enum MkfsError {
         source: io::Error,
     },
     /// A temporary file failed, which holds intermediate data of a fill.
-    #[error("temporary file: {0}")]
+    #[error(transparent)]
     Scratch(io::Error),
     #[error("cancelled")]
     Cancelled,

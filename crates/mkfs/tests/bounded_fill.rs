@@ -10,6 +10,7 @@ use ubtrfs_device::{Access, BlockDevice, FileDevice};
 use ubtrfs_format::item::Timespec;
 use ubtrfs_mkfs::archive::OwnerNames;
 use ubtrfs_mkfs::{FillOptions, Growth, Identity, Input, MkfsOptions, Scratch, TimeRule, fill};
+use ubtrfs_spill::ScratchDir;
 
 const FEW: u64 = 4_000;
 const MANY: u64 = 30_000;
@@ -73,7 +74,7 @@ fn peak_bytes(files: u64) -> u64 {
         times: TimeRule::Keep,
         scratch: Scratch {
             memory_bytes: BUDGET_BYTES,
-            ..Scratch::new(dir.path().to_owned())
+            ..Scratch::new(ScratchDir::named(dir.path()))
         },
         targets: Vec::new(),
         discard: false,

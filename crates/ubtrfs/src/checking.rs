@@ -307,8 +307,8 @@ impl Checker {
         self
     }
 
-    /// Sets the folder for records that exceed the memory limit. The default is `TMPDIR`. If that is not set, it is the
-    /// first of these that can be written and is not in memory: the folder of an image of the volume, `/var/tmp`, `/tmp`.
+    /// Sets the folder for records that exceed the memory limit. The default is `TMPDIR`, or otherwise
+    /// the folder of an image, `/var/tmp` or `/tmp`. Folders that are read-only or in memory are skipped.
     #[must_use]
     pub fn spill_dir(mut self, folder: impl Into<PathBuf>) -> Checker {
         self.options.spill_dir = Some(folder.into());

@@ -20,6 +20,7 @@ use ubtrfs_mkfs::{
     ArchiveReader, FillObserver, FillOptions, FilledVolume, FlagsRequest, Growth, Identity, Input,
     LeftOutAcls, MkfsError, Plan, Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,
 };
+use ubtrfs_spill::ScratchDir;
 
 use crate::error::{Cause, Caused, Naming, Result};
 use crate::host_owners::HostOwners;
@@ -354,8 +355,8 @@ impl Mkfs {
         self
     }
 
-    /// Sets the folder for temporary files while a volume is filled; by default the system's folder for temporary
-    /// files.
+    /// Sets the folder for temporary files while a volume is filled. The default is `TMPDIR`, or
+    /// otherwise the folder of an image, `/var/tmp` or `/tmp`. Folders that are read-only or in memory are skipped.
     #[must_use]
     pub fn scratch_dir(mut self, folder: impl Into<PathBuf>) -> Mkfs {
         self.scratch_dir = Some(folder.into());
@@ -470,10 +471,14 @@ impl Mkfs {
     /// the initial files.
     fn fill_options<'p>(&self, images: impl Iterator<Item = &'p Path>) -> FillOptions {
         let compression = self.compress.map(|of| (of.algorithm, of.level));
-        let images = images.filter_map(|path| path.metadata().ok());
+        let images: Vec<&Path> = images.collect();
+        let scratch_dir = match &self.scratch_dir {
+            Some(folder) => ScratchDir::named(folder),
+            None => ScratchDir::beside(&images),
+        };
+        let scratch = Scratch::new(scratch_dir);
+        let images = images.iter().filter_map(|path| path.metadata().ok());
         let images = images.filter(fs::Metadata::is_file);
-        let scratch_dir = self.scratch_dir.clone();
-        let scratch = Scratch::new(scratch_dir.unwrap_or_else(std::env::temp_dir));
         let times = self.repeatable.map(|latest| FileTime::from(latest).sec);
         FillOptions {
             compression: compression.filter(|(algorithm, _)| *algorithm != Compression::None),

@@ -8,8 +8,9 @@ use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::ids::{Logical, objectid};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
+use ubtrfs_spill::Log;
 
-use super::byte_log::{ByteLog, Scratch};
+use super::scratch::Scratch;
 use crate::error::MkfsError;
 use crate::files::Push;
 use crate::options::Geometry;
@@ -21,7 +22,7 @@ pub(super) struct CsumLog {
     csum_type: CsumType,
     /// The kernel's limit for an item.
     max_item_bytes: usize,
-    log: ByteLog,
+    log: Log,
     /// The address of the last item, which may be extended.
     start: Logical,
     sums: Vec<u8>,
@@ -79,7 +80,7 @@ impl CsumLog {
 
     /// Pushes all items. The last one must have been ended.
     pub(super) fn each(&self, push: &mut Push<'_>) -> Result<(), MkfsError> {
-        let mut reader = self.log.reader(0, self.log.len_bytes());
+        let mut reader = self.log.read();
         let mut sums = Vec::new();
         while !reader.is_at_end() {
             let mut item = || {

@@ -14,9 +14,9 @@ use rustix::io::Errno;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
 
-use super::byte_log::Scratch;
 use super::csum_log::CsumLog;
 use super::encode::{Piece, Shared};
+use super::scratch::Scratch;
 use super::stripe_writer::StripeWriter;
 use crate::chunk_growth::Spare;
 use crate::chunks::{Place, VolumeChunks};

@@ -6,11 +6,12 @@ use std::ops::Range;
 
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_spill::Log;
 
-use super::byte_log::{ByteLog, Scratch};
 use super::data_space::{PlacedData, PlacedExtent};
 use super::item_sorter::SortedItems;
 use super::observer::Watch;
+use super::scratch::Scratch;
 use crate::chunks::Place;
 use crate::error::MkfsError;
 use crate::extents::data_extent;
@@ -69,7 +70,7 @@ impl Files for Filled<'_, '_> {
 /// Data extents in address order, each with its single reference.
 #[derive(Debug)]
 pub(super) struct ExtentLog {
-    log: ByteLog,
+    log: Log,
 }
 
 impl ExtentLog {
@@ -96,7 +97,7 @@ impl ExtentLog {
     }
 
     fn each(&self, geometry: &Geometry, push: &mut Push<'_>) -> Result<(), MkfsError> {
-        let mut reader = self.log.reader(0, self.log.len_bytes());
+        let mut reader = self.log.read();
         let mut bytes = [0; 40];
         let mut item = Vec::new();
         while !reader.is_at_end() {

@@ -29,7 +29,6 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use self::file::OpenFile;
 use self::links::{Linked, Links};
-use super::byte_log::Scratch;
 use super::data_space::{DataSpace, PlacedExtent};
 use super::encode::Coding;
 use super::error::FillError;
@@ -38,6 +37,7 @@ use super::inode::{Name, dir_entry, put_name, put_names, put_xattrs};
 use super::item_sorter::{ItemSorter, Record, SortedItems};
 use super::marks::DENSE;
 use super::observer::Watch;
+use super::scratch::Scratch;
 use super::source::{Attributes, Body, Event, LinkId, Source};
 use super::times::TimeRule;
 use super::{FillStats, SubvolumeRequest};
@@ -147,7 +147,7 @@ impl<'a, 'd> Filler<'a, 'd> {
         Ok(Walked {
             subvolumes: subvolumes.map(|numbered| numbered.subvolume).collect(),
             default_subvolume: self.default_subvolume,
-            items: self.items.finish(),
+            items: self.items.finish()?,
             extents: self.extents,
             stats: self.stats,
         })

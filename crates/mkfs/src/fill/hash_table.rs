@@ -1,11 +1,10 @@
-//! A hash table of numbers with bounded memory (`paged`).
+//! A hash table of numbers with bounded memory (`Paged`).
 //!
 //! Not here: the keys; the caller of a search compares them.
 
 use std::io;
-use std::path::{Path, PathBuf};
 
-use super::paged::{Paged, Paging, Record};
+use ubtrfs_spill::{PageRecord, Paged, Paging, ScratchDir};
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +19,7 @@ struct Slot {
     number: u32,
 }
 
-impl Record for Slot {
+impl PageRecord for Slot {
     const BYTES: usize = 8;
 
     fn write(&self, bytes: &mut [u8]) {
@@ -38,7 +37,7 @@ impl Record for Slot {
 
 #[derive(Debug)]
 pub(super) struct HashTable {
-    scratch_dir: PathBuf,
+    scratch_dir: ScratchDir,
     memory_bytes: usize,
     /// Sorted by tag; each is in the first free slot at or after its place.
     slots: Paged<Slot>,
@@ -47,10 +46,10 @@ pub(super) struct HashTable {
 }
 
 impl HashTable {
-    pub(super) fn new(scratch_dir: &Path, memory_bytes: usize) -> io::Result<HashTable> {
+    pub(super) fn new(scratch_dir: &ScratchDir, memory_bytes: usize) -> io::Result<HashTable> {
         Ok(HashTable {
             slots: free_slots(scratch_dir, memory_bytes, FIRST_BITS)?,
-            scratch_dir: scratch_dir.to_owned(),
+            scratch_dir: scratch_dir.clone(),
             memory_bytes,
             bits: FIRST_BITS,
             used: 0,
@@ -121,7 +120,7 @@ fn put(slots: &mut Paged<Slot>, bits: u32, slot: Slot) -> io::Result<()> {
     slots.set(at, slot)
 }
 
-fn free_slots(scratch_dir: &Path, memory_bytes: usize, bits: u32) -> io::Result<Paged<Slot>> {
+fn free_slots(scratch_dir: &ScratchDir, memory_bytes: usize, bits: u32) -> io::Result<Paged<Slot>> {
     let paging = Paging {
         // Small, because there is no locality of access.
         page_records: 512,

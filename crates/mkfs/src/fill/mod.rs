@@ -8,12 +8,10 @@
 //! The result is a function of the options, the identity, the device sizes and the contents of the source. It does not
 //! depend on the order within the source, on threads, or on the memory budget.
 //!
-//! Memory: the budget for intermediate data (`byte_log`), the readahead (`folder`), and the names of the directories on
+//! Memory: the budget for intermediate data (`scratch`), the readahead (`folder`), and the names of the directories on
 //! the current path. In addition, each tree block takes about 100 bytes, which is 5 bytes per file.
 
 mod archive;
-mod arena;
-mod byte_log;
 mod contents_hash;
 mod csum_log;
 mod data_space;
@@ -27,7 +25,7 @@ mod inode;
 mod item_sorter;
 mod marks;
 mod observer;
-mod paged;
+mod scratch;
 mod source;
 mod stripe_writer;
 mod times;
@@ -44,9 +42,9 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::item::InodeFlags;
 
-pub use self::byte_log::Scratch;
 pub use self::error::FillError;
 pub use self::observer::FillObserver;
+pub use self::scratch::Scratch;
 pub use self::times::TimeRule;
 pub use crate::archive::ArchiveError;
 

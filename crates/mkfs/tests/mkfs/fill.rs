@@ -15,6 +15,7 @@ use ubtrfs_mkfs::{
     ArchiveReader, FillError, FillObserver, FillOptions, FilledVolume, Growth, Identity, Input,
     MkfsError, MkfsOptions, Scratch, TimeRule, fill,
 };
+use ubtrfs_spill::ScratchDir;
 
 use crate::cases::{MIB, identity, open};
 use crate::failing::Failing;
@@ -30,7 +31,7 @@ fn fill_options(growth: Growth) -> FillOptions {
         shrink: false,
         growth,
         times: TimeRule::Keep,
-        scratch: Scratch::new(std::env::temp_dir()),
+        scratch: Scratch::new(ScratchDir::named(std::env::temp_dir())),
         targets: Vec::new(),
         discard: true,
         owners: OwnerNames::default(),

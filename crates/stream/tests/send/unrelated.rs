@@ -18,6 +18,7 @@ use ubtrfs_mkfs::{
     TimeRule, fill,
 };
 use ubtrfs_sim::{Scratch, new_volume};
+use ubtrfs_spill::ScratchDir;
 use ubtrfs_stream::{
     Command, ReceiveOptions, Receiver, Sender, StreamReader, StreamVersion, StreamWriter,
     VolumeTarget,
@@ -81,7 +82,7 @@ fn filled(a: Files, b: Files) -> Arc<Volume> {
         shrink: false,
         growth: Growth::Never,
         times: TimeRule::Clamp(SECONDS),
-        scratch: MkfsScratch::new(scratch.path().to_owned()),
+        scratch: MkfsScratch::new(ScratchDir::named(scratch.path())),
         targets: Vec::new(),
         discard: false,
         owners: OwnerNames::default(),

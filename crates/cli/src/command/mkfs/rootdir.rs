@@ -18,8 +18,6 @@ use crate::presentation::units::Units;
 
 /// Reads the archive from standard input.
 const STDIN: &str = "-";
-/// The folder of temporary files for devices.
-const TEMPORARY: &str = "/var/tmp";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RootdirArgs {
@@ -293,8 +291,7 @@ impl Rootdir<'_> {
             })
             .reflink(self.args.reflink)
             .shrink(self.args.shrink)
-            .growth(growth)
-            .scratch_dir(scratch_dir(targets));
+            .growth(growth);
         if let Some((uid, gid)) = self.args.owner() {
             mkfs = mkfs.owner(uid, gid);
         }
@@ -376,21 +373,6 @@ impl Rootdir<'_> {
             Some(Err(error)) => writeln!(out, "  Reflink:          no, copied ({error})")?,
         }
         Ok(())
-    }
-}
-
-/// Returns the folder for scratch files: `TMPDIR` if it is set, otherwise the folder of the image, if there
-/// is one.
-fn scratch_dir(targets: &[Target]) -> PathBuf {
-    if let Some(dir) = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()) {
-        return dir.into();
-    }
-    let images = targets.iter().filter(|target| target.is_image());
-    let mut folders = images.filter_map(|target| target.path.parent());
-    match folders.next() {
-        None => TEMPORARY.into(),
-        Some(folder) if folder.as_os_str().is_empty() => ".".into(),
-        Some(folder) => folder.to_owned(),
     }
 }
 

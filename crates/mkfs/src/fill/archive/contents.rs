@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use ubtrfs_format::compress::Compression;
 
+use ubtrfs_spill::Log;
+
 use crate::archive::ArchiveError;
 use crate::archive::Part as SparsePart;
 use crate::archive::TarStream;
@@ -125,7 +127,7 @@ impl Deferred for DeferredMember {
 /// Data that was encoded and placed, and then moved to a temporary file.
 #[derive(Debug)]
 pub(super) struct PutAside {
-    pub(super) spool: Arc<File>,
+    pub(super) spool: Arc<Log>,
     /// The offset of its first extent.
     pub(super) at: u64,
     pub(super) extents: Vec<PlacedExtent>,
@@ -145,7 +147,7 @@ impl Deferred for PutAside {
                 // A compressed extent is one piece, which is smaller than a block.
                 let len = (extent.disk_bytes - done).min(BLOCK_BYTES as u64);
                 let mut data = vec![0; len as usize];
-                let read = self.spool.read_exact_at(&mut data, at);
+                let read = self.spool.read_at(at, &mut data);
                 read.map_err(MkfsError::Scratch)?;
                 let (offset, file_bytes) = match extent.compression {
                     Compression::None => (extent.file_offset + done, len),

@@ -3,27 +3,27 @@
 //! A later member replaces an earlier one with the same path, as in unpacking. Missing parent directories are added. A
 //! hard link may precede its target.
 //!
-//! Memory: parts of the budget (`byte_log`), regardless of the number of members.
+//! Memory: parts of the budget (`scratch`), regardless of the number of members.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use ubtrfs_format::item::{FileKind, InodeFlags};
 use ubtrfs_format::limits;
+use ubtrfs_spill::{Log, Paged, Paging};
 
 use super::node::{Children, NONE, Node, NodeId};
 use super::sort::sorted;
 use crate::archive::ArchiveError;
 use crate::error::MkfsError;
-use crate::fill::byte_log::{ByteLog, Scratch};
 use crate::fill::error::FillError;
 use crate::fill::hash_table::HashTable;
 use crate::fill::marks::Marks;
-use crate::fill::paged::{Paged, Paging};
+use crate::fill::scratch::Scratch;
 use crate::fill::source::{Attributes, Times};
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ pub(super) struct Names {
     /// Subvolumes, by their index among the requests.
     subvolumes: HashMap<NodeId, usize>,
     /// Links with an unresolved target: node, length and path of the target.
-    pending: ByteLog,
+    pending: Log,
     has_links: bool,
     /// The times of added parent directories.
     made: Times,
@@ -90,7 +90,7 @@ impl Names {
             last_dir: (Vec::new(), ROOT),
             marks,
             subvolumes: HashMap::new(),
-            pending: ByteLog::new(&scratch.dir, PAGE_BYTES),
+            pending: Log::new(&scratch.dir, PAGE_BYTES),
             has_links: false,
             made,
             scratch: scratch.clone(),
@@ -355,13 +355,12 @@ impl Names {
 
     /// Resolves pending links and counts the names of files, after the last member.
     pub(super) fn finish(&mut self) -> Result<()> {
-        let pending = std::mem::replace(&mut self.pending, ByteLog::new(&self.scratch.dir, 0));
-        let mut reader = pending.reader(0, pending.len_bytes());
+        let pending = std::mem::replace(&mut self.pending, Log::new(&self.scratch.dir, 0));
+        let mut reader = pending.read();
         while !reader.is_at_end() {
             let id = NodeId::from_le_bytes(reader.array()?);
             let len = u32::from_le_bytes(reader.array()?);
-            let mut target = vec![0; len as usize];
-            reader.read_exact(&mut target)?;
+            let target = reader.bytes(len as usize)?;
             self.resolve(id, &target)?;
         }
         self.by_name = None;
@@ -424,18 +423,17 @@ impl Names {
         let mut dir = ROOT;
         let mut children = Children::default();
         let scratch = self.scratch.clone();
-        let by_name = sorted(self, &scratch)?;
-        by_name.each(&mut |parent, id, name_len| {
-            if parent != dir {
+        let mut by_name = sorted(self, &scratch)?;
+        while let Some(named) = by_name.next_record()? {
+            if named.parent != dir {
                 self.set_children(dir, std::mem::take(&mut children))?;
-                dir = parent;
+                dir = named.parent;
                 children.first = order.len() as u32;
             }
             children.count += 1;
-            children.name_bytes += name_len as u64;
-            order.push(id)?;
-            Ok(())
-        })?;
+            children.name_bytes += named.name.len() as u64;
+            order.push(named.id)?;
+        }
         self.set_children(dir, children)?;
         Ok(order)
     }

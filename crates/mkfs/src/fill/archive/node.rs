@@ -2,7 +2,8 @@
 
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
 
-use crate::fill::paged::Record;
+use ubtrfs_spill::PageRecord;
+
 use crate::fill::source::{Attributes, Times};
 
 /// The index of a node.
@@ -152,7 +153,7 @@ impl Stored {
 const FIELDS: usize = 27;
 
 /// A node is stored as a sequence of numbers.
-impl Record for Node {
+impl PageRecord for Node {
     const BYTES: usize = FIELDS * 8;
 
     fn write(&self, bytes: &mut [u8]) {

@@ -1,10 +1,11 @@
 //! The walk through the tree of an archive's members.
 
 use std::fs::File;
-use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use ubtrfs_spill::{Log, Paged};
 
 use super::contents::{DeferredMember, MemberData, PutAside};
 use super::names::{Names, ROOT};
@@ -12,11 +13,10 @@ use super::node::{Children, Node, NodeId, Stored};
 use super::put_aside;
 use super::stored::StoredLog;
 use crate::fill::LeftOutAcls;
-use crate::fill::byte_log::Scratch;
 use crate::fill::data_space::DataSpace;
 use crate::fill::encode::{BLOCK_BYTES, Coding, Part};
 use crate::fill::error::FillError;
-use crate::fill::paged::Paged;
+use crate::fill::scratch::Scratch;
 use crate::fill::source::{Attributes, Body, Contents, Event, LinkId, Source};
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(in crate::fill) struct Replay {
     /// Nodes sorted by directory and name.
     order: Paged<NodeId>,
     /// The temporary file with data that must be placed again.
-    spool: Option<Arc<File>>,
+    spool: Option<Arc<Log>>,
     pub(super) left_out: Option<LeftOutAcls>,
     has_begun: bool,
     /// The remaining names in each directory on the path.
@@ -126,8 +126,7 @@ impl Replay {
         data: &mut DataSpace<'_>,
         scratch: &Scratch,
     ) -> Result<(), FillError> {
-        let spool = tempfile::tempfile_in(&scratch.dir).map_err(put_aside)?;
-        let mut at = 0;
+        let mut spool = Log::new(&scratch.dir, 0);
         let mut buf = vec![0; BLOCK_BYTES];
         self.each_file(&mut |names, stored, (inode, _)| {
             let node = names.node(inode).map_err(put_aside)?;
@@ -137,7 +136,7 @@ impl Replay {
             if count == 0 || node.aside_at.is_some() {
                 return Ok(true);
             }
-            let placed = names.update(inode, |node| node.aside_at = Some(at));
+            let placed = names.update(inode, |node| node.aside_at = Some(spool.len_bytes()));
             placed.map_err(put_aside)?;
             for extent in stored.extents(first, count)? {
                 let mut done = 0;
@@ -145,10 +144,9 @@ impl Replay {
                     let len = (extent.disk_bytes - done).min(BLOCK_BYTES as u64);
                     let buf = &mut buf[..len as usize];
                     data.read((extent.logical.0 + done).into(), buf)?;
-                    (&spool).write_all(buf).map_err(put_aside)?;
+                    spool.push(buf).map_err(put_aside)?;
                     done += len;
                 }
-                at += extent.disk_bytes;
             }
             Ok(true)
         })?;

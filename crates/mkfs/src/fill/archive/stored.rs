@@ -1,20 +1,21 @@
 //! Parts of members that are not kept in memory: attributes, link targets, maps of sparse files, inline contents, and
 //! the positions of data.
 
-use std::io::{self, Read};
+use std::io;
 
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
+use ubtrfs_spill::{Log, LogReader};
 
 use super::node::Stored;
 use super::put_aside;
 use crate::archive::Part as SparsePart;
 use crate::error::MkfsError;
-use crate::fill::byte_log::{ByteLog, LogReader, Scratch};
 use crate::fill::data_space::PlacedExtent;
 use crate::fill::encode::Inline;
 use crate::fill::error::FillError;
 use crate::fill::filler::MAX_EXTENT_BYTES;
+use crate::fill::scratch::Scratch;
 use crate::fill::source::Xattr;
 
 const EXTENT_FIELDS: usize = 6;
@@ -22,8 +23,8 @@ const EXTENT_BYTES: u64 = EXTENT_FIELDS as u64 * 8;
 
 #[derive(Debug)]
 pub(super) struct StoredLog {
-    log: ByteLog,
-    extents: ByteLog,
+    log: Log,
+    extents: Log,
 }
 
 impl StoredLog {
@@ -38,8 +39,8 @@ impl StoredLog {
         self.log.push(bytes).map_err(put_aside)
     }
 
-    fn reader(&self, at: u64) -> LogReader<'_> {
-        self.log.reader(at, self.log.len_bytes())
+    fn reader(&self, at: u64) -> LogReader<&Log> {
+        self.log.reader(at..self.log.len_bytes())
     }
 
     /// Stores extended attributes and returns their offset. Returns None if there are none.
@@ -115,7 +116,7 @@ impl StoredLog {
     pub(super) fn extents(&self, first: u64, count: u32) -> Result<Vec<PlacedExtent>, FillError> {
         let start = first * EXTENT_BYTES;
         let end = start + u64::from(count) * EXTENT_BYTES;
-        let mut reader = self.extents.reader(start, end);
+        let mut reader = self.extents.reader(start..end);
         let mut extent = || {
             let bytes: [u8; EXTENT_BYTES as usize] = reader.array()?;
             let (fields, _) = bytes.as_chunks();
@@ -150,11 +151,9 @@ impl StoredLog {
     }
 }
 
-fn bytes(reader: &mut LogReader<'_>) -> io::Result<Vec<u8>> {
+fn bytes(reader: &mut LogReader<&Log>) -> io::Result<Vec<u8>> {
     let len = u32::from_le_bytes(reader.array()?);
-    let mut bytes = vec![0; len as usize];
-    reader.read_exact(&mut bytes)?;
-    Ok(bytes)
+    reader.bytes(len as usize)
 }
 
 /// The contents of a file that is being placed.

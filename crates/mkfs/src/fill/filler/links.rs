@@ -12,15 +12,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeItem;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_spill::{PageRecord, Paged, Paging};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::MkfsError;
-use crate::fill::byte_log::Scratch;
 use crate::fill::error::FillError;
 use crate::fill::hash_table::HashTable;
 use crate::fill::inode::Name;
 use crate::fill::item_sorter::{ItemSorter, Record};
-use crate::fill::paged::{self, Paged, Paging};
+use crate::fill::scratch::Scratch;
 use crate::fill::source::LinkId;
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ struct Known {
     ino: u64,
 }
 
-impl paged::Record for Known {
+impl PageRecord for Known {
     const BYTES: usize = 32;
 
     fn write(&self, bytes: &mut [u8]) {
@@ -183,7 +183,7 @@ impl Links {
         let Some(put_out) = self.put_out else {
             return Ok(());
         };
-        let items = put_out.items.finish();
+        let items = put_out.items.finish()?;
         for tree in trees {
             let mut current: Option<Linked> = None;
             let mut outcome = Ok(());

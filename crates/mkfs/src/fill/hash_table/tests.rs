@@ -9,8 +9,9 @@ fn hash(number: u32) -> u64 {
 
 #[test]
 fn numbers_are_found_whatever_there_is_room_for() {
+    let scratch_dir = ScratchDir::named(std::env::temp_dir());
     for memory_bytes in [0, 64 << 10, 1 << 20] {
-        let mut table = HashTable::new(&std::env::temp_dir(), memory_bytes).unwrap();
+        let mut table = HashTable::new(&scratch_dir, memory_bytes).unwrap();
         for number in 0..10_000 {
             table.insert(hash(number), number).unwrap();
         }

@@ -10,11 +10,11 @@ type Items = Vec<(Key, Vec<u8>)>;
 
 fn sorted(records: &[Record], budget: usize, tree: RootId) -> Items {
     let dir = tempfile::tempdir().unwrap();
-    let mut sorter = ItemSorter::new(dir.path(), budget);
+    let mut sorter = ItemSorter::new(&ScratchDir::named(dir.path()), budget);
     for record in records {
         sorter.push(record).unwrap();
     }
-    let sorted = sorter.finish();
+    let sorted = sorter.finish().unwrap();
     let mut items = Items::new();
     for _ in 0..2 {
         items.clear();

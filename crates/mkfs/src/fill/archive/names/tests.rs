@@ -1,5 +1,7 @@
 //! The tree of members in any order.
 
+use ubtrfs_spill::ScratchDir;
+
 use super::*;
 
 const DIR: u32 = 0o040_700;
@@ -8,7 +10,7 @@ const FILE: u32 = 0o100_600;
 fn scratch(memory_bytes: usize) -> Scratch {
     Scratch {
         memory_bytes,
-        ..Scratch::new(std::env::temp_dir())
+        ..Scratch::new(ScratchDir::named(std::env::temp_dir()))
     }
 }
 

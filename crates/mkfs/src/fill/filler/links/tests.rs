@@ -2,6 +2,8 @@
 
 use zerocopy::FromZeros;
 
+use ubtrfs_spill::ScratchDir;
+
 use super::*;
 
 const TREES: [RootId; 2] = [RootId::FS_TREE, RootId(256)];
@@ -18,7 +20,7 @@ fn name(number: u64) -> Name {
 fn files(memory_bytes: usize) -> Vec<(RootId, Linked)> {
     let scratch = Scratch {
         memory_bytes,
-        ..Scratch::new(std::env::temp_dir())
+        ..Scratch::new(ScratchDir::named(std::env::temp_dir()))
     };
     let mut links = Links::new(&scratch);
     let mut found = Vec::new();
