@@ -1,6 +1,6 @@
 //! Compares the public items of the library with their list, `crates/ubtrfs/public-api.txt`.
 //!
-//! The items come from rustdoc's JSON, which the stable rustdoc writes with `RUSTC_BOOTSTRAP`. That variable must reach
+//! The items are read from rustdoc's JSON, which the stable rustdoc writes with `RUSTC_BOOTSTRAP`. That variable must reach
 //! rustdoc alone, because build scripts of dependencies run again when it changes. So this program is cargo's rustdoc as
 //! well, and passes its arguments on.
 
@@ -45,7 +45,7 @@ fn main() -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Has rustdoc write its JSON, and returns the path.
+/// Runs rustdoc, and returns the path of its JSON.
 fn json(root: &Path) -> Result<PathBuf> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo

@@ -567,7 +567,7 @@ impl<'p> Placer<'_, '_, 'p> {
         }
     }
 
-    /// Computes the checksums of `range`, unless the file has none.
+    /// Computes the checksums of `range`, unless the file has no checksums.
     fn sums(&self, run: &Run<'_>, range: Range<u64>) -> Vec<u8> {
         let mut sums = Vec::new();
         if !self.plan.flags.contains(InodeFlags::NODATASUM) {

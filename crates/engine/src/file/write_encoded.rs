@@ -182,7 +182,7 @@ impl EncodedWrite<'_> {
         })
     }
 
-    /// Allocates contiguous space. Returns None if there is none.
+    /// Allocates contiguous space. Returns None if no range is long enough.
     fn allocate(
         &self,
         extent_edit: &ExtentEdit,

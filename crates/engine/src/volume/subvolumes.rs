@@ -100,7 +100,7 @@ impl Volume {
 
     /// Returns the subvolumes that have this UUID, or were received from one that has it, by the UUID tree.
     ///
-    /// That tree may lack some. A volume of an old kernel has none, and an item takes as many as a leaf has room for.
+    /// That tree may lack some. Volumes of old kernels lack the tree, and the size of a leaf limits an item.
     pub fn subvolumes_of_uuid(&self, uuid: &Uuid) -> Result<Vec<SubvolumeInfo>> {
         self.subvolumes.subvolumes_of_uuid(uuid)
     }

@@ -54,7 +54,7 @@ thread_local! {
     static IS_BACKGROUND: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks this thread as one in the background of a volume, which it may come to end itself.
+/// Marks this thread as a background thread of a volume, which may end the volume itself.
 pub fn begin_background() {
     IS_BACKGROUND.set(true);
 }

@@ -223,8 +223,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Has the kernel write back what was written to the mount. False if that is left to the server, as the mount's
-/// directory cannot be opened or lies under another mount.
+/// Writes back the kernel's pages of the mount. Returns false if the server must do it, because the directory of the
+/// mount cannot be opened or is below another mount.
 ///
 /// Errors: the kernel cannot write. `filesystem sync` also reports that data of some file could not be stored before.
 fn write_back(mount: &Mounted, line: &Line<'_>) -> anyhow::Result<bool> {

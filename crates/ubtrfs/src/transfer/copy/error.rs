@@ -42,7 +42,7 @@ pub(crate) enum CopyError {
         call: &'static str,
         source: std::io::Error,
     },
-    /// A final error, with the path in the destination: what could not be made or written there, [`Escaped`].
+    /// A final error, with the path in the destination: the file that cannot be made or written, [`Escaped`].
     #[error("cannot write '{path}': {source}")]
     At {
         path: String,
