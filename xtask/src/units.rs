@@ -131,9 +131,10 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> ExitCode {
         }
     };
     show(summary(&mut ran, began.elapsed()).as_bytes());
-    match ran.iter().all(|ran| ran.failure.is_none()) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if ran.iter().all(|ran| ran.failure.is_none()) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -151,9 +152,10 @@ fn build(root: &Path) -> Result<Vec<Program>, String> {
     let said = String::from_utf8_lossy(&built.stdout);
     let root = root.to_string_lossy();
     let programs: Vec<Program> = said.lines().filter_map(|line| parse(line, &root)).collect();
-    match programs.is_empty() {
-        true => Err("cargo names no tests".into()),
-        false => Ok(programs),
+    if programs.is_empty() {
+        Err("cargo names no tests".into())
+    } else {
+        Ok(programs)
     }
 }
 

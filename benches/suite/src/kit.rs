@@ -32,9 +32,10 @@ impl Kit {
 
     /// Returns `full`, or about a tenth of it in a quick run.
     pub(crate) fn scaled(&self, full: u64) -> u64 {
-        match self.is_quick {
-            true => (full / 10).max(1),
-            false => full,
+        if self.is_quick {
+            (full / 10).max(1)
+        } else {
+            full
         }
     }
 

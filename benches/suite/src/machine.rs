@@ -62,9 +62,10 @@ fn commit() -> String {
     let Some(commit) = git(&["rev-parse", "--short", "HEAD"]) else {
         return "unknown".into();
     };
-    match git(&["status", "--porcelain"]).is_some_and(|changes| changes.is_empty()) {
-        true => commit,
-        false => format!("{commit} with changes"),
+    if git(&["status", "--porcelain"]).is_some_and(|changes| changes.is_empty()) {
+        commit
+    } else {
+        format!("{commit} with changes")
     }
 }
 

@@ -123,12 +123,11 @@ impl Stage {
 
 fn mount_by_kernel(image: &Path, dir: &Path, options: &str) -> Result<Server> {
     let is_device = fs::metadata(image)?.file_type().is_block_device();
-    let device = match is_device {
-        true => image.to_owned(),
-        false => {
-            let ran = run("losetup", &[Path::new("-f"), Path::new("--show"), image])?;
-            PathBuf::from(ran.output.trim())
-        }
+    let device = if is_device {
+        image.to_owned()
+    } else {
+        let ran = run("losetup", &[Path::new("-f"), Path::new("--show"), image])?;
+        PathBuf::from(ran.output.trim())
     };
     let mut args: Vec<&std::ffi::OsStr> = vec!["-t".as_ref(), "btrfs".as_ref()];
     if !options.is_empty() {

@@ -88,9 +88,10 @@ impl Crew {
     pub(crate) fn start(dir: &Path, clients: usize, work: &Work) -> Result<Self> {
         let client = |number| {
             let own = format!("client-{number}");
-            let (place, prefix) = match work.shared {
-                true => (dir.join("clients"), own),
-                false => (dir.join(own), String::new()),
+            let (place, prefix) = if work.shared {
+                (dir.join("clients"), own)
+            } else {
+                (dir.join(own), String::new())
             };
             if !place.exists() {
                 fs::create_dir(&place)?;

@@ -86,9 +86,10 @@ pub unsafe extern "C" fn ubtrfs_chown(
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
         let wanted = |id: u32| Some(id).filter(|id| *id != u32::MAX);
         let (uid, gid) = (wanted(uid), wanted(gid));
-        match follows(flags)? {
-            true => Ok(of.subvolume.chown(at, uid, gid)?),
-            false => Ok(of.subvolume.lchown(at, uid, gid)?),
+        if follows(flags)? {
+            Ok(of.subvolume.chown(at, uid, gid)?)
+        } else {
+            Ok(of.subvolume.lchown(at, uid, gid)?)
         }
     })
 }
@@ -125,9 +126,10 @@ pub unsafe extern "C" fn ubtrfs_utimens(
             NewTime::Now => times.set_modified_now(),
             NewTime::At(time) => times.set_modified(time),
         };
-        match is_followed {
-            true => Ok(of.subvolume.set_times(at, times)?),
-            false => Ok(of.subvolume.set_times_nofollow(at, times)?),
+        if is_followed {
+            Ok(of.subvolume.set_times(at, times)?)
+        } else {
+            Ok(of.subvolume.set_times_nofollow(at, times)?)
         }
     })
 }
@@ -148,9 +150,10 @@ pub unsafe extern "C" fn ubtrfs_getxattr(
         let (of, at, name) = unsafe { (handle(subvolume)?, path(at)?, text(name)?) };
         // SAFETY: see the head of the header.
         let buf = unsafe { buffer(buf, buf_size)? };
-        let value = match follows(flags)? {
-            true => of.subvolume.xattr(at, name)?,
-            false => of.subvolume.xattr_nofollow(at, name)?,
+        let value = if follows(flags)? {
+            of.subvolume.xattr(at, name)?
+        } else {
+            of.subvolume.xattr_nofollow(at, name)?
         };
         let missing = || Failure::new(libc::ENODATA, "there is no such attribute");
         copy_whole(&value.ok_or_else(missing)?, buf)
@@ -170,9 +173,10 @@ pub unsafe extern "C" fn ubtrfs_listxattr(
     size(|| {
         // SAFETY: see the head of the header.
         let (of, at, buf) = unsafe { (handle(subvolume)?, path(at)?, buffer(buf, buf_size)?) };
-        let all = match follows(flags)? {
-            true => of.subvolume.xattrs(at)?,
-            false => of.subvolume.xattrs_nofollow(at)?,
+        let all = if follows(flags)? {
+            of.subvolume.xattrs(at)?
+        } else {
+            of.subvolume.xattrs_nofollow(at)?
         };
         let names = all.iter().map(|(name, _)| name.as_bytes());
         let names: Vec<u8> = names.flat_map(|name| [name, b"\0"].concat()).collect();
@@ -222,9 +226,10 @@ pub unsafe extern "C" fn ubtrfs_removexattr(
     status(|| {
         // SAFETY: see the head of the header.
         let (of, at, name) = unsafe { (handle(subvolume)?, path(at)?, text(name)?) };
-        match follows(flags)? {
-            true => Ok(of.subvolume.remove_xattr(at, name)?),
-            false => Ok(of.subvolume.remove_xattr_nofollow(at, name)?),
+        if follows(flags)? {
+            Ok(of.subvolume.remove_xattr(at, name)?)
+        } else {
+            Ok(of.subvolume.remove_xattr_nofollow(at, name)?)
         }
     })
 }

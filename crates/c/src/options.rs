@@ -467,9 +467,10 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_add_subvolume(
     read_only: bool,
 ) -> c_int {
     let change = |options: &mut ubtrfs_mkfs_options| {
-        let access = match read_only {
-            true => Access::ReadOnly,
-            false => Access::Writable,
+        let access = if read_only {
+            Access::ReadOnly
+        } else {
+            Access::Writable
         };
         // SAFETY: see the head of the header.
         let dir = unsafe { path(dir)? };

@@ -75,13 +75,15 @@ struct Watched {
 
 impl Write for Watched {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let len = match self.meter.is_ended() {
-            true => 0,
-            false => self.out.write(buf)?,
+        let len = if self.meter.is_ended() {
+            0
+        } else {
+            self.out.write(buf)?
         };
-        match self.meter.advance(len as u64) {
-            true => Ok(len),
-            false => Err(io::Error::other("cancelled")),
+        if self.meter.advance(len as u64) {
+            Ok(len)
+        } else {
+            Err(io::Error::other("cancelled"))
         }
     }
 

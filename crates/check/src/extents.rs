@@ -189,12 +189,13 @@ impl ExtentReader<'_, '_> {
         if extent.is_full {
             self.state.full_backrefs.insert(extent.bytenr);
         }
-        let fact = match is_block {
-            true => Fact::Block {
+        let fact = if is_block {
+            Fact::Block {
                 level,
                 generation: decoded.head.generation.get(),
-            },
-            false => Fact::Data,
+            }
+        } else {
+            Fact::Data
         };
         let length = if is_block { 0 } else { extent.length };
         self.state
@@ -237,9 +238,10 @@ impl ExtentReader<'_, '_> {
             self.state.add_unless(lost, at, fault);
             return;
         };
-        let wanted = match extent.is_block {
-            true => BlockGroupFlags::METADATA | BlockGroupFlags::SYSTEM,
-            false => BlockGroupFlags::DATA,
+        let wanted = if extent.is_block {
+            BlockGroupFlags::METADATA | BlockGroupFlags::SYSTEM
+        } else {
+            BlockGroupFlags::DATA
         };
         if !space.flags.intersects(wanted) {
             let flags = space.flags.bits();

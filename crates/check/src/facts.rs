@@ -175,9 +175,10 @@ impl Facts {
             generation: node.generation().0,
         };
         self.add(Side::Trees, bytenr, 0, block, 1)?;
-        let child = match is_full {
-            true => Fact::SharedBlockRef { parent: bytenr },
-            false => Fact::TreeRef { root: owner },
+        let child = if is_full {
+            Fact::SharedBlockRef { parent: bytenr }
+        } else {
+            Fact::TreeRef { root: owner }
         };
         for ptr in node.ptrs().get(first_slot..).unwrap_or_default() {
             self.add(Side::Trees, ptr.blockptr.get(), 0, child, 1)?;
@@ -193,13 +194,14 @@ impl Facts {
                 continue;
             };
             let Some(disk) = body.disk() else { continue };
-            let data = match is_full {
-                true => Fact::SharedDataRef { parent: bytenr },
-                false => Fact::DataRef {
+            let data = if is_full {
+                Fact::SharedDataRef { parent: bytenr }
+            } else {
+                Fact::DataRef {
                     root: owner,
                     inode: key.objectid,
                     offset: key.offset.wrapping_sub(body.offset.get()),
-                },
+                }
             };
             let length = body.disk_num_bytes.get();
             if self.records.is_none() {

@@ -88,9 +88,10 @@ fn of_damage(mirror: usize, reason: &SuperblockError) -> Severity {
 
 /// Returns the severity of a wrong total of device sizes. The kernel rejects a total below the sum of the devices.
 fn of_total(superblock: u64, found: u64) -> Severity {
-    match superblock < found {
-        true => Severity::Error,
-        false => Severity::Warning,
+    if superblock < found {
+        Severity::Error
+    } else {
+        Severity::Warning
     }
 }
 

@@ -195,11 +195,12 @@ impl Reader<'_, '_> {
             return;
         };
         group.end = end;
-        match is_bitmap {
-            true => bitmap_runs(key, bytes, sectorsize, &mut |start, end| {
+        if is_bitmap {
+            bitmap_runs(key, bytes, sectorsize, &mut |start, end| {
                 group.add(start, end);
-            }),
-            false => group.add(start, end),
+            })
+        } else {
+            group.add(start, end)
         }
     }
 
@@ -232,9 +233,10 @@ impl Reader<'_, '_> {
             self.state.add(at, fault);
         }
         if group.runs != space.free {
-            match extents_lost {
-                true => self.state.suppress(),
-                false => self.differing.push((start, end)),
+            if extents_lost {
+                self.state.suppress()
+            } else {
+                self.differing.push((start, end))
             }
         }
     }

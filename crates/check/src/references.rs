@@ -234,21 +234,24 @@ impl Extent {
             Fact::DataRef { .. } | Fact::SharedDataRef { .. }
         );
         // An extent that is missing on one side was already reported.
-        let has_item = match is_data {
-            true => self.data_item.is_some(),
-            false => self.block[0].is_some(),
+        let has_item = if is_data {
+            self.data_item.is_some()
+        } else {
+            self.block[0].is_some()
         };
-        let has_users = match is_data {
-            true => true,
-            false => self.block[1].is_some() || state.lost_blocks.contains(self.bytenr),
+        let has_users = if is_data {
+            true
+        } else {
+            self.block[1].is_some() || state.lost_blocks.contains(self.bytenr)
         };
         if !has_item || !has_users {
             return;
         }
         // The extent item determines which tree owns the references of a block.
-        let lost = match recorded < found {
-            true => self.item_lost || state.has_lost(RootId::EXTENT_TREE),
-            false => self.users_lost,
+        let lost = if recorded < found {
+            self.item_lost || state.has_lost(RootId::EXTENT_TREE)
+        } else {
+            self.users_lost
         };
         let fault = match (reference.fact, recorded < found) {
             (Fact::TreeRef { root }, true) => Fault::BlockRefMissing { root },

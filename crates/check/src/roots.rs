@@ -241,9 +241,10 @@ impl RootReader<'_, '_> {
                     return Ok(());
                 };
                 let is_ref = key.item_type == KeyType::ROOT_REF;
-                let (parent, child, link) = match is_ref {
-                    true => (key.objectid, key.offset, Link::Ref),
-                    false => (key.offset, key.objectid, Link::Backref),
+                let (parent, child, link) = if is_ref {
+                    (key.objectid, key.offset, Link::Ref)
+                } else {
+                    (key.offset, key.objectid, Link::Backref)
                 };
                 if !is_ref {
                     self.roots.with_backref.insert(child);

@@ -89,9 +89,10 @@ impl<'a> State<'a> {
 
     /// Adds a finding, unless it may only be a consequence of a lost block.
     pub(crate) fn add_unless(&mut self, may_be_lost: bool, at: Place, fault: Fault) {
-        match may_be_lost {
-            true => self.suppress(),
-            false => self.add(at, fault),
+        if may_be_lost {
+            self.suppress()
+        } else {
+            self.add(at, fault)
         }
     }
 
@@ -111,9 +112,10 @@ impl<'a> State<'a> {
 
     /// Returns an error if the observer cancels the check.
     pub(crate) fn check_cancelled(&mut self) -> Result<(), CheckError> {
-        match self.observer.is_cancelled() {
-            true => Err(CheckError::Cancelled),
-            false => Ok(()),
+        if self.observer.is_cancelled() {
+            Err(CheckError::Cancelled)
+        } else {
+            Ok(())
         }
     }
 

@@ -143,9 +143,12 @@ fn run_by_ioctls(command: clap::Command, args: &[OsString], refusal: anyhow::Err
     run(&cli, |console| {
         tracing::debug!(reason = %ErrorChain(&refusal), "done by ioctls");
         let done = by_ioctls.run_by_ioctls(console);
-        done.map_err(|error| match ioctls::is_unknown(&error) {
-            true => refusal,
-            false => error,
+        done.map_err(|error| {
+            if ioctls::is_unknown(&error) {
+                refusal
+            } else {
+                error
+            }
         })
     })
 }

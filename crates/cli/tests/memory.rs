@@ -51,9 +51,10 @@ impl Group {
     fn new(limit_bytes: u64) -> Result<Group, String> {
         let name = format!("ubtrfs-memory-{}", std::process::id());
         let old = Path::new("/sys/fs/cgroup/memory");
-        let (top, unified) = match old.join("memory.limit_in_bytes").exists() {
-            true => (old, false),
-            false => (Path::new("/sys/fs/cgroup"), true),
+        let (top, unified) = if old.join("memory.limit_in_bytes").exists() {
+            (old, false)
+        } else {
+            (Path::new("/sys/fs/cgroup"), true)
         };
         if unified && !has_memory_controller(top) {
             return Err("no control group of memory is mounted".into());
@@ -68,10 +69,7 @@ impl Group {
         // file.
         let _ = group.write(
             ["memory.memsw.limit_in_bytes", "memory.swap.max"],
-            match unified {
-                true => 0,
-                false => limit_bytes,
-            },
+            if unified { 0 } else { limit_bytes },
         );
         Ok(group)
     }
@@ -253,9 +251,10 @@ fn server_lives_within_the_limit_of_its_group() {
     look("large");
     for below in fs::read_dir(&dir).unwrap() {
         let below = below.unwrap().path();
-        match below.is_dir() {
-            true => fs::remove_dir_all(below).unwrap(),
-            false => fs::remove_file(below).unwrap(),
+        if below.is_dir() {
+            fs::remove_dir_all(below).unwrap()
+        } else {
+            fs::remove_file(below).unwrap()
         }
     }
     look("deleted");

@@ -92,8 +92,9 @@ fn queue_folder(rdev: u64) -> Option<PathBuf> {
     let link = format!("/sys/dev/block/{}:{}", major(rdev), minor(rdev));
     let folder = fs::canonicalize(link).ok()?;
     let own = folder.join("queue");
-    match own.is_dir() {
-        true => Some(own),
-        false => Some(folder.parent()?.join("queue")).filter(|queue| queue.is_dir()),
+    if own.is_dir() {
+        Some(own)
+    } else {
+        Some(folder.parent()?.join("queue")).filter(|queue| queue.is_dir())
     }
 }

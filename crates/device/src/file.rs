@@ -65,12 +65,11 @@ impl FileDevice {
         let metadata = std::fs::metadata(path).map_err(&failed)?;
         check_kind(path, &metadata)?;
         let is_block = metadata.file_type().is_block_device();
-        let (claim, mut holder) = match is_block {
-            true => {
-                let (claim, holder) = DeviceClaim::open(path, access)?;
-                (Some(claim), holder)
-            }
-            false => (None, None),
+        let (claim, mut holder) = if is_block {
+            let (claim, holder) = DeviceClaim::open(path, access)?;
+            (Some(claim), holder)
+        } else {
+            (None, None)
         };
         let file = access.open(path, OFlags::empty()).map_err(&failed)?;
         lock(&file, path, access)?;
@@ -82,9 +81,10 @@ impl FileDevice {
         if is_block && access == Access::Write {
             refuse_siblings(&metadata, path)?;
         }
-        let backing = match is_block {
-            true => lock_backing(&metadata, access)?,
-            false => None,
+        let backing = if is_block {
+            lock_backing(&metadata, access)?
+        } else {
+            None
         };
         if let Some(holder) = &holder {
             tracing::warn!(path = %path.display(), %holder, "reading a device that is in use");
@@ -146,9 +146,10 @@ impl FileDevice {
 
     /// Returns whether it is a zoned device that only accepts sequential writes.
     pub fn is_host_managed(&self) -> bool {
-        let zoned = match self.is_block {
-            true => self.file.metadata().ok(),
-            false => None,
+        let zoned = if self.is_block {
+            self.file.metadata().ok()
+        } else {
+            None
         };
         zoned
             .and_then(|metadata| queue_attribute(metadata.rdev(), "zoned"))
@@ -172,9 +173,10 @@ impl FileDevice {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        match done == buf.len() {
-            true => Ok(()),
-            false => Err(WouldBlock.into()),
+        if done == buf.len() {
+            Ok(())
+        } else {
+            Err(WouldBlock.into())
         }
     }
 
@@ -250,9 +252,10 @@ impl BlockDevice for FileDevice {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         PastEnd::check(offset, buf.len() as u64, self.len_bytes())?;
-        match nonblocking::is_set() {
-            true => self.read_cached(buf, offset),
-            false => self.file.read_exact_at(buf, offset),
+        if nonblocking::is_set() {
+            self.read_cached(buf, offset)
+        } else {
+            self.file.read_exact_at(buf, offset)
         }
     }
 
@@ -334,9 +337,12 @@ impl BlockDevice for FileDevice {
     }
 
     fn discard_geometry(&self) -> Option<DiscardGeometry> {
-        *self.discard_geometry.get_or_init(|| match self.is_block {
-            true => DiscardGeometry::of_block_device(&self.file),
-            false => DiscardGeometry::of_image(&self.file, self.len_bytes()),
+        *self.discard_geometry.get_or_init(|| {
+            if self.is_block {
+                DiscardGeometry::of_block_device(&self.file)
+            } else {
+                DiscardGeometry::of_image(&self.file, self.len_bytes())
+            }
         })
     }
 
@@ -346,9 +352,12 @@ impl BlockDevice for FileDevice {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let done = retry_on_intr(|| match self.is_block {
-            true => block_discard::discard(&self.file, offset, len),
-            false => rustix::fs::fallocate(&*self.file, flags, offset, len),
+        let done = retry_on_intr(|| {
+            if self.is_block {
+                block_discard::discard(&self.file, offset, len)
+            } else {
+                rustix::fs::fallocate(&*self.file, flags, offset, len)
+            }
         });
         Ok(done?)
     }

@@ -42,9 +42,10 @@ struct Hierarchy {
 impl Hierarchy {
     /// Returns the names of the files with a group's limits.
     fn files(&self) -> &'static [&'static str] {
-        match self.unified {
-            true => &["memory.max", "memory.high"],
-            false => &["memory.limit_in_bytes"],
+        if self.unified {
+            &["memory.max", "memory.high"]
+        } else {
+            &["memory.limit_in_bytes"]
         }
     }
 

@@ -35,10 +35,7 @@ pub fn is_set() -> bool {
 
 /// Returns an error on a nonblocking thread. Call it before blocking.
 pub fn check() -> Result<(), WouldBlock> {
-    match is_set() {
-        true => Err(WouldBlock),
-        false => Ok(()),
-    }
+    if is_set() { Err(WouldBlock) } else { Ok(()) }
 }
 
 /// Runs `work` in nonblocking mode.

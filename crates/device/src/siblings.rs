@@ -130,9 +130,10 @@ fn candidates(named: &[PathBuf]) -> Option<Candidates> {
         let is_block = path
             .metadata()
             .is_ok_and(|metadata| metadata.file_type().is_block_device());
-        match is_block {
-            true => places.push(PathBuf::from("/dev")),
-            false => places.extend(neighbours(path)),
+        if is_block {
+            places.push(PathBuf::from("/dev"))
+        } else {
+            places.extend(neighbours(path))
         }
     }
     places.retain(|place| place == Path::new("/dev") || is_new(place, &mut seen));

@@ -82,9 +82,10 @@ pub fn check_xattr_name(name: &[u8]) -> Result<(), LimitError> {
     if name.len() > MAX_NAME_BYTES {
         return Err(LimitError::XattrNameTooLong { len: name.len() });
     }
-    match name.is_empty() || name.contains(&0) {
-        true => Err(LimitError::XattrName),
-        false => Ok(()),
+    if name.is_empty() || name.contains(&0) {
+        Err(LimitError::XattrName)
+    } else {
+        Ok(())
     }
 }
 
@@ -93,9 +94,10 @@ pub fn check_xattr(name: &[u8], value: &[u8], nodesize: usize) -> Result<(), Lim
     check_xattr_name(name)?;
     let len = name.len() + value.len();
     let max = leaf_data_size(nodesize) - ITEM_HEAD_SIZE - size_of::<DirHead>();
-    match len > max {
-        true => Err(LimitError::XattrTooLarge { len, max }),
-        false => Ok(()),
+    if len > max {
+        Err(LimitError::XattrTooLarge { len, max })
+    } else {
+        Ok(())
     }
 }
 
@@ -116,25 +118,28 @@ pub fn check_target(target: &[u8], nodesize: usize) -> Result<(), LimitError> {
 
 /// Checks the size of a regular file.
 pub fn check_file_size(bytes: u64) -> Result<(), LimitError> {
-    match bytes > MAX_FILE_BYTES {
-        true => Err(LimitError::FileTooLarge { bytes }),
-        false => Ok(()),
+    if bytes > MAX_FILE_BYTES {
+        Err(LimitError::FileTooLarge { bytes })
+    } else {
+        Ok(())
     }
 }
 
 /// Checks the number of names of an inode.
 pub fn check_links(count: u64) -> Result<(), LimitError> {
-    match count > u64::from(MAX_LINKS) {
-        true => Err(LimitError::TooManyLinks { count }),
-        false => Ok(()),
+    if count > u64::from(MAX_LINKS) {
+        Err(LimitError::TooManyLinks { count })
+    } else {
+        Ok(())
     }
 }
 
 /// Checks the major and minor number of a device.
 pub fn check_device(major: u32, minor: u32) -> Result<(), LimitError> {
-    match major > MAX_DEVICE.0 || minor > MAX_DEVICE.1 {
-        true => Err(LimitError::Device { major, minor }),
-        false => Ok(()),
+    if major > MAX_DEVICE.0 || minor > MAX_DEVICE.1 {
+        Err(LimitError::Device { major, minor })
+    } else {
+        Ok(())
     }
 }
 

@@ -30,9 +30,10 @@ const RINGS_SHARE: u64 = 4;
 impl Capacity {
     /// Computes the limits of a mount for this amount of memory.
     pub fn of(memory_bytes: u64) -> Self {
-        let background = match memory_bytes < ENOUGH_BYTES {
-            true => BACKGROUND_MIN,
-            false => BACKGROUND_MAX,
+        let background = if memory_bytes < ENOUGH_BYTES {
+            BACKGROUND_MIN
+        } else {
+            BACKGROUND_MAX
         };
         let capacity = Self {
             request_bytes: REQUEST_MAX_BYTES,

@@ -50,9 +50,10 @@ impl<F: FileSystem> Readers<F> {
     /// Serves requests until the connection ends.
     pub(crate) fn serve(self: &Arc<Self>) -> io::Result<()> {
         for number in 0..self.lasting {
-            let started = match self.count.add() {
-                true => self.start(),
-                false => break,
+            let started = if self.count.add() {
+                self.start()
+            } else {
+                break;
             };
             match started {
                 Ok(()) => {}

@@ -52,9 +52,12 @@ impl ThreadCount {
     pub(crate) fn begin_serving(&self) -> bool {
         // THREAD-COUNT-2
         let adds = |count| reading(count) == 1 && self.has_place(count);
-        let change = |count| match adds(count) {
-            true => count - ONE_READS + ONE_LIVES,
-            false => count - ONE_READS,
+        let change = |count| {
+            if adds(count) {
+                count - ONE_READS + ONE_LIVES
+            } else {
+                count - ONE_READS
+            }
         };
         let updated = self
             .count

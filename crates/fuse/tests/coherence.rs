@@ -65,10 +65,7 @@ fn in_each_way(test: &str, mut play: impl FnMut(&Path)) {
     if !or_skip(test) {
         return;
     }
-    let ways = match is_soak() {
-        true => WAYS,
-        false => &WAYS[..USUAL],
-    };
+    let ways = if is_soak() { WAYS } else { &WAYS[..USUAL] };
     let wanted = std::env::var("UBTRFS_CASE").ok();
     let is_wanted = |way: &str| wanted.as_deref().is_none_or(|wanted| wanted == way);
     for way in ways.iter().filter(|way| is_wanted(way)) {
@@ -177,9 +174,10 @@ fn assert_attributes(path: &Path) {
 fn reads_are_never_older_than_a_write_that_is_complete() {
     let name = "reads_are_never_older_than_a_write_that_is_complete";
     let seed = seed(name);
-    let time = match is_soak() {
-        true => Duration::from_secs(120),
-        false => Duration::from_secs(2),
+    let time = if is_soak() {
+        Duration::from_secs(120)
+    } else {
+        Duration::from_secs(2)
     };
     in_each_way(name, |dir| {
         let blocks = side_by_side(dir, 190, seed, time);

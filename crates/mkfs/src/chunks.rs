@@ -268,13 +268,14 @@ impl VolumeChunks {
     ) -> ChunkRequest {
         let system = types.contains(BlockGroupFlags::SYSTEM);
         let (stripe_bytes, min_stripe_bytes, max_chunk_bytes) = if profile == Profile::Single {
-            match system {
-                true => (
+            if system {
+                (
                     SINGLE_SYSTEM_CHUNK_BYTES,
                     SINGLE_SYSTEM_CHUNK_BYTES,
                     u64::MAX,
-                ),
-                false => (8 * MIB, MIB, 32 * MIB),
+                )
+            } else {
+                (8 * MIB, MIB, 32 * MIB)
             }
         } else if system {
             (8 * MIB, MIB, 16 * MIB)
@@ -301,9 +302,10 @@ impl VolumeChunks {
         let mut by_room: Vec<usize> = (0..self.devices.len()).collect();
         // Stable: for equal free space, lower devids first.
         by_room.sort_by_key(|&index| std::cmp::Reverse(self.devices[index].free_bytes()));
-        let wanted = match profile.is_striped() {
-            true => by_room.len().min(request.max_stripes),
-            false => profile.min_devices(),
+        let wanted = if profile.is_striped() {
+            by_room.len().min(request.max_stripes)
+        } else {
+            profile.min_devices()
         };
         let even = |count: usize| match profile {
             Profile::Raid10 => count & !1,

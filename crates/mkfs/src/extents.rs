@@ -21,9 +21,10 @@ impl Contents<'_> {
         known: &Placement,
         push: &mut Push<'_>,
     ) -> Result<(), MkfsError> {
-        let mut groups = match self.geometry.features.has_block_group_tree() {
-            true => Vec::new(),
-            false => self.block_groups(known),
+        let mut groups = if self.geometry.features.has_block_group_tree() {
+            Vec::new()
+        } else {
+            self.block_groups(known)
         }
         .into_iter()
         .peekable();
@@ -59,9 +60,10 @@ impl Contents<'_> {
         let incompat = geometry.features.incompat;
         let skinny = incompat.contains(Incompat::SKINNY_METADATA);
         let nodesize = u64::from(geometry.nodesize);
-        let key = match skinny {
-            true => Key::new(logical.0, KeyType::METADATA_ITEM, u64::from(block.level)),
-            false => Key::new(logical.0, KeyType::EXTENT_ITEM, nodesize),
+        let key = if skinny {
+            Key::new(logical.0, KeyType::METADATA_ITEM, u64::from(block.level))
+        } else {
+            Key::new(logical.0, KeyType::EXTENT_ITEM, nodesize)
         };
         Item {
             key,

@@ -135,9 +135,10 @@ impl Identity {
 
     /// Returns the UUID of a subvolume other than the top level.
     pub(super) fn subvolume_uuid(&self, id: RootId) -> Uuid {
-        match self.is_derived {
-            true => derived_uuid(self.fsid, "subvolume", id.0),
-            false => random_uuid(),
+        if self.is_derived {
+            derived_uuid(self.fsid, "subvolume", id.0)
+        } else {
+            random_uuid()
         }
     }
 }
@@ -242,9 +243,10 @@ impl MkfsOptions {
         if self.features.is_mixed() {
             let data = self.data.unwrap_or(Profile::Single);
             let metadata = self.metadata.unwrap_or(Profile::Single);
-            return match data == metadata {
-                true => Ok((data, metadata)),
-                false => Err(MkfsError::MixedProfiles),
+            return if data == metadata {
+                Ok((data, metadata))
+            } else {
+                Err(MkfsError::MixedProfiles)
             };
         }
         let metadata = match devices {
@@ -266,9 +268,10 @@ impl MkfsOptions {
             return Err(MkfsError::SectorsizePower(sectorsize));
         }
         let mixed = self.features.is_mixed();
-        let nodesize = self.nodesize.unwrap_or(match mixed {
-            true => sectorsize,
-            false => sectorsize.max(DEFAULT_NODESIZE),
+        let nodesize = self.nodesize.unwrap_or(if mixed {
+            sectorsize
+        } else {
+            sectorsize.max(DEFAULT_NODESIZE)
         });
         if nodesize < sectorsize {
             Err(MkfsError::NodesizeSmall {
@@ -326,17 +329,19 @@ fn check_device_count(kind: &'static str, profile: Profile, have: usize) -> Resu
 impl Geometry {
     /// Returns the types of a metadata chunk.
     pub(super) fn metadata_types(&self) -> BlockGroupFlags {
-        match self.features.is_mixed() {
-            true => BlockGroupFlags::METADATA | BlockGroupFlags::DATA,
-            false => BlockGroupFlags::METADATA,
+        if self.features.is_mixed() {
+            BlockGroupFlags::METADATA | BlockGroupFlags::DATA
+        } else {
+            BlockGroupFlags::METADATA
         }
     }
 
     /// Returns the types of a data chunk.
     pub(super) fn data_types(&self) -> BlockGroupFlags {
-        match self.features.is_mixed() {
-            true => self.metadata_types(),
-            false => BlockGroupFlags::DATA,
+        if self.features.is_mixed() {
+            self.metadata_types()
+        } else {
+            BlockGroupFlags::DATA
         }
     }
 

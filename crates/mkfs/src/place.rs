@@ -87,9 +87,10 @@ impl<'a> BlockPlaces<'a> {
         let mixed = BlockGroupFlags::METADATA | BlockGroupFlags::DATA;
         let mut chunks = layout.chunks.iter();
         // In mixed groups, blocks follow the data. Otherwise they have chunks of their own.
-        let start = match chunks.any(|chunk| chunk.map.flags().contains(mixed)) {
-            true => data_end,
-            false => Place::default(),
+        let start = if chunks.any(|chunk| chunk.map.flags().contains(mixed)) {
+            data_end
+        } else {
+            Place::default()
         };
         BlockPlaces {
             layout,

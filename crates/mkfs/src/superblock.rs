@@ -58,9 +58,10 @@ pub(super) fn superblock(
     sb.csum_type = geometry.csum_type.raw().into();
     sb.label = geometry.label;
     // Without the tree, the kernel maintains v1 caches. There are no such caches yet.
-    sb.cache_generation = match geometry.features.has_free_space_tree() {
-        true => 0.into(),
-        false => u64::MAX.into(),
+    sb.cache_generation = if geometry.features.has_free_space_tree() {
+        0.into()
+    } else {
+        u64::MAX.into()
     };
     // The UUID tree is complete, so the first mount need not scan all subvolumes.
     sb.uuid_tree_generation = GENERATION.into();

@@ -191,9 +191,10 @@ impl Contents<'_> {
     fn root_item(&self, tree: RootId, known: &Placement) -> RootItem {
         let root = known.root(tree);
         let nodesize = self.geometry.nodesize;
-        let mut item = match tree.holds_files() {
-            true => RootItem::new_subvolume(nodesize),
-            false => RootItem::new_internal(nodesize),
+        let mut item = if tree.holds_files() {
+            RootItem::new_subvolume(nodesize)
+        } else {
+            RootItem::new_internal(nodesize)
         };
         item.generation = GENERATION.into();
         item.generation_v2 = GENERATION.into();

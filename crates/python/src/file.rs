@@ -55,13 +55,14 @@ fn read<'py>(
         filled = fill(py, file, data, offset)?;
         Ok(())
     })?;
-    match filled == size {
-        true => Ok(data),
+    if filled == size {
+        Ok(data)
+    } else {
         // Another thread has truncated the file in between.
-        false => PyBytes::new_with(py, filled, |short| {
+        PyBytes::new_with(py, filled, |short| {
             short.copy_from_slice(&data.as_bytes()[..filled]);
             Ok(())
-        }),
+        })
     }
 }
 

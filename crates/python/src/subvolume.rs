@@ -147,9 +147,10 @@ impl Subvolume {
         to: &[u8],
         read_only: bool,
     ) -> PyResult<Subvolume> {
-        let access = match read_only {
-            true => Access::ReadOnly,
-            false => Access::Writable,
+        let access = if read_only {
+            Access::ReadOnly
+        } else {
+            Access::Writable
         };
         let made = self.run(py, |of| of.snapshot(path_of(source), path_of(to), access));
         made.map(Subvolume::new)
@@ -161,9 +162,10 @@ impl Subvolume {
 
     fn stat(&self, py: Python<'_>, path: &[u8], follow: bool) -> PyResult<Stat> {
         self.run(py, |of| {
-            let metadata = match follow {
-                true => of.metadata(path_of(path)),
-                false => of.symlink_metadata(path_of(path)),
+            let metadata = if follow {
+                of.metadata(path_of(path))
+            } else {
+                of.symlink_metadata(path_of(path))
             };
             Ok(stat_of(&metadata?))
         })
@@ -198,9 +200,10 @@ impl Subvolume {
             Ok((file, is_dir))
         })?;
         let file = File::new(file);
-        match is_dir {
-            true => Err(failed_as(libc::EISDIR, path_of(path))),
-            false => Ok(file),
+        if is_dir {
+            Err(failed_as(libc::EISDIR, path_of(path)))
+        } else {
+            Ok(file)
         }
     }
 
@@ -255,9 +258,12 @@ impl Subvolume {
         gid: Option<u32>,
         follow: bool,
     ) -> PyResult<()> {
-        self.run(py, |of| match follow {
-            true => of.chown(path_of(path), uid, gid),
-            false => of.lchown(path_of(path), uid, gid),
+        self.run(py, |of| {
+            if follow {
+                of.chown(path_of(path), uid, gid)
+            } else {
+                of.lchown(path_of(path), uid, gid)
+            }
         })
     }
 
@@ -275,9 +281,12 @@ impl Subvolume {
                 .set_modified(to_time(mtime)?),
             None => FileTimes::new().set_accessed_now().set_modified_now(),
         };
-        self.run(py, |of| match follow {
-            true => of.set_times(path_of(path), times),
-            false => of.set_times_nofollow(path_of(path), times),
+        self.run(py, |of| {
+            if follow {
+                of.set_times(path_of(path), times)
+            } else {
+                of.set_times_nofollow(path_of(path), times)
+            }
         })
     }
 
@@ -289,9 +298,12 @@ impl Subvolume {
         follow: bool,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let name = OsStr::from_bytes(name);
-        let value = self.run(py, |of| match follow {
-            true => of.xattr(path_of(path), name),
-            false => of.xattr_nofollow(path_of(path), name),
+        let value = self.run(py, |of| {
+            if follow {
+                of.xattr(path_of(path), name)
+            } else {
+                of.xattr_nofollow(path_of(path), name)
+            }
         })?;
         Ok(value.map(|value| PyBytes::new(py, &value)))
     }
@@ -302,9 +314,12 @@ impl Subvolume {
         path: &[u8],
         follow: bool,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let all = self.run(py, |of| match follow {
-            true => of.xattrs(path_of(path)),
-            false => of.xattrs_nofollow(path_of(path)),
+        let all = self.run(py, |of| {
+            if follow {
+                of.xattrs(path_of(path))
+            } else {
+                of.xattrs_nofollow(path_of(path))
+            }
         })?;
         let names = all.iter().map(|(name, _)| name.as_bytes());
         Ok(names.map(|name| PyBytes::new(py, name)).collect())
@@ -333,9 +348,12 @@ impl Subvolume {
 
     fn removexattr(&self, py: Python<'_>, path: &[u8], name: &[u8], follow: bool) -> PyResult<()> {
         let name = OsStr::from_bytes(name);
-        self.run(py, |of| match follow {
-            true => of.remove_xattr(path_of(path), name),
-            false => of.remove_xattr_nofollow(path_of(path), name),
+        self.run(py, |of| {
+            if follow {
+                of.remove_xattr(path_of(path), name)
+            } else {
+                of.remove_xattr_nofollow(path_of(path), name)
+            }
         })
     }
 }

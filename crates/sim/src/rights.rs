@@ -7,8 +7,9 @@ pub fn is_root() -> bool {
 
 /// Adds a mount option that gives the mounting user the permissions of root there.
 pub fn with_roots_rights(options: &str) -> String {
-    match is_root() {
-        true => options.to_owned(),
-        false => format!("{options},fakeroot"),
+    if is_root() {
+        options.to_owned()
+    } else {
+        format!("{options},fakeroot")
     }
 }

@@ -63,9 +63,10 @@ impl Write for WriteBehind<'_> {
 
     /// Passes all bytes to the thread. They are written when [`write_behind`] returns.
     fn flush(&mut self) -> io::Result<()> {
-        match self.buffer.is_empty() {
-            true => Ok(()),
-            false => self.hand_over(),
+        if self.buffer.is_empty() {
+            Ok(())
+        } else {
+            self.hand_over()
         }
     }
 }

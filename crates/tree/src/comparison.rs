@@ -241,9 +241,10 @@ impl Comparison {
     fn read_ahead(&mut self, old: bool, new: bool) {
         if !(old && new) {
             let most = self.window().min(self.new.store.read_ahead_blocks());
-            let (side, other) = match old {
-                true => (&mut self.old, &self.new),
-                false => (&mut self.new, &self.old),
+            let (side, other) = if old {
+                (&mut self.old, &self.new)
+            } else {
+                (&mut self.new, &self.old)
             };
             // Subtrees that begin below this key exist on this side only.
             let end = other.front().map(|front| front.key);
@@ -511,9 +512,10 @@ impl LeftOut {
     /// Returns the child in a slot, unless all of it is excluded.
     fn child(self, root: &CommittedRoot, level: &Level, slot: usize) -> Option<Expect> {
         let first = level.key(slot)?;
-        match self.has_all(first, level.bound_of(slot)) {
-            true => None,
-            false => root.expect_child(&level.block, slot),
+        if self.has_all(first, level.bound_of(slot)) {
+            None
+        } else {
+            root.expect_child(&level.block, slot)
         }
     }
 }

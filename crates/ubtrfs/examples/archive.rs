@@ -16,13 +16,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(image), Some(folder)) = (args.next(), args.next()) else {
         return Err("usage: archive IMAGE FOLDER".into());
     };
-    let volume = match Path::new(&image).exists() {
-        true => Volume::open(&image)?,
-        false => Volume::create(&image, CAPACITY_BYTES)?,
+    let volume = if Path::new(&image).exists() {
+        Volume::open(&image)?
+    } else {
+        Volume::create(&image, CAPACITY_BYTES)?
     };
-    let current = match volume.root().exists("/current")? {
-        true => volume.root().subvolume("/current")?,
-        false => volume.root().create_subvolume("/current")?,
+    let current = if volume.root().exists("/current")? {
+        volume.root().subvolume("/current")?
+    } else {
+        volume.root().create_subvolume("/current")?
     };
     let changed = update(&current, Path::new(&folder), Path::new("/"))?;
     let number = volume.subvolumes()?.len() - 1;
@@ -60,9 +62,10 @@ fn update(current: &Subvolume, from: &Path, to: &Path) -> Result<u64, Box<dyn Er
     for entry in current.read_dir(to)? {
         let entry = entry?;
         if !kept.contains(&entry.file_name()) {
-            match entry.file_type().is_dir() {
-                true => current.remove_dir_all(entry.path())?,
-                false => current.remove_file(entry.path())?,
+            if entry.file_type().is_dir() {
+                current.remove_dir_all(entry.path())?
+            } else {
+                current.remove_file(entry.path())?
             }
         }
     }

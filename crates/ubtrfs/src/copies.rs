@@ -135,9 +135,10 @@ impl CopyOptions {
     /// Returns the start directory of the copy, for messages.
     fn shown_top(&self, to: &Path) -> Vec<u8> {
         let to = self.shown_as.as_deref().unwrap_or(to);
-        let top = match self.contents {
-            true => to,
-            false => to.parent().unwrap_or(Path::new("/")),
+        let top = if self.contents {
+            to
+        } else {
+            to.parent().unwrap_or(Path::new("/"))
         };
         top.as_os_str().as_bytes().to_vec()
     }
@@ -201,18 +202,20 @@ impl Subvolume {
     }
 
     fn named(&self, from: &Path, options: &CopyOptions) -> Caused<FileId> {
-        match options.follow {
-            true => self.resolve(from),
-            false => self.resolve_link(from),
+        if options.follow {
+            self.resolve(from)
+        } else {
+            self.resolve_link(from)
         }
     }
 
     /// Finds the file or directory to copy.
     fn original(&self, from: &Path, options: &CopyOptions) -> Caused<FileId> {
         let file = self.named(from, options)?;
-        match options.contents && self.engine.attr(file)?.kind != FileKind::Directory {
-            true => Err(EngineError::NotADirectory(file).into()),
-            false => Ok(file),
+        if options.contents && self.engine.attr(file)?.kind != FileKind::Directory {
+            Err(EngineError::NotADirectory(file).into())
+        } else {
+            Ok(file)
         }
     }
 
@@ -223,12 +226,11 @@ impl Subvolume {
         to: &Path,
         options: &CopyOptions,
     ) -> Caused<()> {
-        let (id, mut at) = match options.contents {
-            true => (None, self.directory(to)?),
-            false => {
-                let end = self.end_of(to)?;
-                (end.id, end.dir)
-            }
+        let (id, mut at) = if options.contents {
+            (None, self.directory(to)?)
+        } else {
+            let end = self.end_of(to)?;
+            (end.id, end.dir)
         };
         let mut seen = HashSet::new();
         // A damaged volume may contain a loop of directories.

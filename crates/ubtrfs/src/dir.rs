@@ -110,9 +110,10 @@ impl Dir {
 
     /// Returns the inode number of the directory, unique within its subvolume.
     pub fn ino(&self) -> u64 {
-        match self.id.is_empty_subvolume_dir() {
-            true => InodeNr::EMPTY_SUBVOL_DIR.0,
-            false => self.id.ino.0,
+        if self.id.is_empty_subvolume_dir() {
+            InodeNr::EMPTY_SUBVOL_DIR.0
+        } else {
+            self.id.ino.0
         }
     }
 
@@ -215,9 +216,10 @@ impl Dir {
 
     fn must_be_root(&self) -> Caused<()> {
         let is_empty = self.id.is_empty_subvolume_dir();
-        match !is_empty && self.engine.root_dir(self.id.root)? == self.id {
-            true => Ok(()),
-            false => Err(EngineError::NotASubvolume.into()),
+        if !is_empty && self.engine.root_dir(self.id.root)? == self.id {
+            Ok(())
+        } else {
+            Err(EngineError::NotASubvolume.into())
         }
     }
 

@@ -40,9 +40,10 @@ impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
-                match Escaped::escapes(c) {
-                    true => write!(f, "{}", c.escape_default())?,
-                    false => write!(f, "{c}")?,
+                if Escaped::escapes(c) {
+                    write!(f, "{}", c.escape_default())?
+                } else {
+                    write!(f, "{c}")?
                 }
             }
             for byte in chunk.invalid() {

@@ -115,12 +115,12 @@ impl File {
     /// The file is not open for writing, the size exceeds the maximum of a file, or the volume is full.
     pub fn set_len(&self, len_bytes: u64) -> Result<()> {
         let _entered = self.engine().enter();
-        let set = match self.shared.writes {
-            true => self
-                .engine()
+        let set = if self.shared.writes {
+            self.engine()
                 .truncate_open(self.hold(), len_bytes)
-                .map_err(Cause::from),
-            false => Err(Cause::InvalidOptions("the file is not open for writing")),
+                .map_err(Cause::from)
+        } else {
+            Err(Cause::InvalidOptions("the file is not open for writing"))
         };
         set.naming("set the length of", self.path())
     }
@@ -349,23 +349,26 @@ impl File {
     fn check_source(&self, from: &File) -> Caused<()> {
         self.check_writes()?;
         from.check_reads()?;
-        match self.engine().is_same(from.engine()) {
-            true => Ok(()),
-            false => Err(Cause::OtherVolume),
+        if self.engine().is_same(from.engine()) {
+            Ok(())
+        } else {
+            Err(Cause::OtherVolume)
         }
     }
 
     fn check_reads(&self) -> Caused<()> {
-        match self.shared.reads {
-            true => Ok(()),
-            false => Err(Cause::NotOpenFor("reading")),
+        if self.shared.reads {
+            Ok(())
+        } else {
+            Err(Cause::NotOpenFor("reading"))
         }
     }
 
     fn check_writes(&self) -> Caused<()> {
-        match self.shared.writes {
-            true => Ok(()),
-            false => Err(Cause::NotOpenFor("writing")),
+        if self.shared.writes {
+            Ok(())
+        } else {
+            Err(Cause::NotOpenFor("writing"))
         }
     }
 
@@ -380,12 +383,11 @@ impl File {
     pub(crate) fn write_to(&self, buf: &[u8], offset: u64) -> Result<u64> {
         let _entered = self.engine().enter();
         let written = self.check_writes().and_then(|()| {
-            let at = match self.shared.appends {
-                true => self.engine().append(self.id(), buf)?,
-                false => {
-                    self.engine().write(self.id(), offset, buf)?;
-                    offset
-                }
+            let at = if self.shared.appends {
+                self.engine().append(self.id(), buf)?
+            } else {
+                self.engine().write(self.id(), offset, buf)?;
+                offset
             };
             Ok(at.saturating_add(buf.len() as u64))
         });

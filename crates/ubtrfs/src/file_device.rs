@@ -121,9 +121,10 @@ impl FileDevice {
         let is_block = self.is_block();
         // The kernel does not read a device that a process has claimed.
         drop(self);
-        match is_block {
-            true => ubtrfs_device::register_with_kernel(&path).naming("register", &path),
-            false => Ok(()),
+        if is_block {
+            ubtrfs_device::register_with_kernel(&path).naming("register", &path)
+        } else {
+            Ok(())
         }
     }
 }

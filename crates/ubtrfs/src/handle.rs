@@ -54,9 +54,10 @@ impl Engine {
 
 /// Returns values that are equal for two paths to one file. All nodes of a block device are the same file.
 fn identity(file: &Metadata) -> (bool, u64, u64) {
-    match file.file_type().is_block_device() {
-        true => (true, file.rdev(), 0),
-        false => (false, file.dev(), file.ino()),
+    if file.file_type().is_block_device() {
+        (true, file.rdev(), 0)
+    } else {
+        (false, file.dev(), file.ino())
     }
 }
 

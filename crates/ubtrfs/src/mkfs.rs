@@ -503,9 +503,10 @@ impl Contents {
         match self {
             Contents::At(path) => {
                 let metadata = path.metadata().naming("read", path)?;
-                Ok(match metadata.is_dir() {
-                    true => Input::Folder(path.clone()),
-                    false => Input::Archive(File::open(path).naming("open", path)?),
+                Ok(if metadata.is_dir() {
+                    Input::Folder(path.clone())
+                } else {
+                    Input::Archive(File::open(path).naming("open", path)?)
                 })
             }
             Contents::Archive(file) => Ok(Input::Archive(file.try_clone()?)),

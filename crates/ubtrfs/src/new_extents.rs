@@ -120,9 +120,10 @@ impl NewExtents {
             let Some((key, bytes)) = cursor.current() else {
                 break;
             };
-            let extent = match key.item_type == KeyType::EXTENT_DATA {
-                true => FileExtent::decode(bytes).filter(|e| e.transid().0 >= self.since),
-                false => None,
+            let extent = if key.item_type == KeyType::EXTENT_DATA {
+                FileExtent::decode(bytes).filter(|e| e.transid().0 >= self.since)
+            } else {
+                None
             };
             if let Some(extent) = extent {
                 if self

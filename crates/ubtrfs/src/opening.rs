@@ -64,15 +64,15 @@ impl Subvolume {
     /// Opens the file, and truncates it if requested.
     fn open_at(&self, path: &Path, options: &OpenOptions) -> Caused<Opened> {
         options.check()?;
-        let opened = match options.create || options.create_new {
-            true => self.open_or_make(path, options)?,
-            false => {
-                let id = match options.no_follow {
-                    true => self.resolve_link(path)?,
-                    false => self.resolve(path)?,
-                };
-                self.open_existing(id, options)?
-            }
+        let opened = if options.create || options.create_new {
+            self.open_or_make(path, options)?
+        } else {
+            let id = if options.no_follow {
+                self.resolve_link(path)?
+            } else {
+                self.resolve(path)?
+            };
+            self.open_existing(id, options)?
         };
         if options.truncate && opened.made.is_none() {
             self.engine.truncate_open(&opened.hold, 0)?;
@@ -100,9 +100,10 @@ impl Subvolume {
         loop {
             let end = self.engine.resolve_end(self.root, path, follows)?;
             let LastName::Name(name) = end.last else {
-                return Err(match options.create_new {
-                    true => EngineError::Exists.into(),
-                    false => EngineError::IsADirectory(end.dir).into(),
+                return Err(if options.create_new {
+                    EngineError::Exists.into()
+                } else {
+                    EngineError::IsADirectory(end.dir).into()
                 });
             };
             if end.has_slash {

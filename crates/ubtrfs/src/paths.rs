@@ -150,9 +150,10 @@ impl Subvolume {
     /// As [`Subvolume::create_dir`] or [`Subvolume::create_dir_all`].
     pub fn create_dir_with(&self, path: impl AsRef<Path>, builder: &DirBuilder) -> Result<()> {
         let path = path.as_ref();
-        match builder.recursive {
-            true => self.make_missing_dirs(path, builder),
-            false => self.make_dir(path, builder),
+        if builder.recursive {
+            self.make_missing_dirs(path, builder)
+        } else {
+            self.make_dir(path, builder)
         }
     }
 

@@ -98,9 +98,10 @@ impl ReadDir {
             *next = entry.index.saturating_add(1);
             batch.push_back(entry);
             has_more = batch.len() == BATCH;
-            match has_more {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if has_more {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         });
         if listed.is_err() || !has_more {
@@ -177,9 +178,10 @@ impl DirEntry {
     /// the path cannot lead out of the directory. [`DirEntry::file_name`] has the bytes of the volume.
     pub fn path(&self) -> PathBuf {
         // ENTRY-PATH-1
-        match is_component(&self.entry.name) {
-            true => self.dir.join(OsStr::from_bytes(&self.entry.name)),
-            false => self.dir.join(OsString::from_vec(escaped(&self.entry.name))),
+        if is_component(&self.entry.name) {
+            self.dir.join(OsStr::from_bytes(&self.entry.name))
+        } else {
+            self.dir.join(OsString::from_vec(escaped(&self.entry.name)))
         }
     }
 
@@ -191,9 +193,10 @@ impl DirEntry {
     /// Returns the inode number, unique within its subvolume.
     pub fn ino(&self) -> u64 {
         let id = self.entry.id;
-        match id.is_empty_subvolume_dir() {
-            true => EMPTY_SUBVOLUME_DIR_INO,
-            false => id.ino.0,
+        if id.is_empty_subvolume_dir() {
+            EMPTY_SUBVOLUME_DIR_INO
+        } else {
+            id.ino.0
         }
     }
 
@@ -274,9 +277,10 @@ fn escaped(name: &[u8]) -> Vec<u8> {
             byte => escaped.push(byte),
         }
     }
-    match escaped.is_empty() {
-        true => b"\\".to_vec(),
-        false => escaped,
+    if escaped.is_empty() {
+        b"\\".to_vec()
+    } else {
+        escaped
     }
 }
 

@@ -129,9 +129,10 @@ impl RemoveOptions {
     }
 
     fn subvolumes(self) -> Subvolumes {
-        match self.enter_subvolumes {
-            true => Subvolumes::Enter,
-            false => Subvolumes::Refuse,
+        if self.enter_subvolumes {
+            Subvolumes::Enter
+        } else {
+            Subvolumes::Refuse
         }
     }
 }
@@ -203,9 +204,10 @@ impl Subvolume {
             return Err(EngineError::NotADirectory(id).into());
         }
         let is_subvolume = id.root != end.dir.root && !id.is_empty_subvolume_dir();
-        match is_subvolume && subvolumes == Subvolumes::Refuse {
-            true => Err(Cause::Subvolume(path.to_owned())),
-            false => Ok((end.dir, name)),
+        if is_subvolume && subvolumes == Subvolumes::Refuse {
+            Err(Cause::Subvolume(path.to_owned()))
+        } else {
+            Ok((end.dir, name))
         }
     }
 
@@ -286,9 +288,10 @@ impl Observer for Forwarded<'_> {
 
     fn begin(&mut self, path: &[u8]) -> Result<()> {
         let path = Path::new(OsStr::from_bytes(path));
-        match self.0.is_cancelled() {
-            true => Err(Error::new("remove", path, Cause::Cancelled)),
-            false => Ok(()),
+        if self.0.is_cancelled() {
+            Err(Error::new("remove", path, Cause::Cancelled))
+        } else {
+            Ok(())
         }
     }
 
@@ -300,9 +303,10 @@ impl Observer for Forwarded<'_> {
     fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<()> {
         let path = Path::new(OsStr::from_bytes(path));
         let error = named(path, problem);
-        match error.is_of_volume() {
-            true => Err(error),
-            false => self.0.failed(path, error),
+        if error.is_of_volume() {
+            Err(error)
+        } else {
+            self.0.failed(path, error)
         }
     }
 }

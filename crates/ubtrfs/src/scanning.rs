@@ -331,8 +331,9 @@ impl Seeds {
 /// Returns the identity of a file or device. Paths with equal identities lead to the same one.
 fn place_of(path: &Path) -> Option<(bool, u64, u64)> {
     let metadata = fs::metadata(path).ok()?;
-    match metadata.file_type().is_block_device() {
-        true => Some((true, metadata.rdev(), 0)),
-        false => Some((false, metadata.dev(), metadata.ino())),
+    if metadata.file_type().is_block_device() {
+        Some((true, metadata.rdev(), 0))
+    } else {
+        Some((false, metadata.dev(), metadata.ino()))
     }
 }

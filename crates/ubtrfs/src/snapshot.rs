@@ -155,9 +155,10 @@ impl Snapshot {
         for source in &options.clone_sources {
             sender = sender.clone_source(source.held());
         }
-        let mut writer = match options.omit_header {
-            true => StreamWriter::resume(out, version),
-            false => StreamWriter::new(out, version)?,
+        let mut writer = if options.omit_header {
+            StreamWriter::resume(out, version)
+        } else {
+            StreamWriter::new(out, version)?
         };
         sender.send(&mut writer)?;
         if !options.omit_end {

@@ -204,17 +204,19 @@ impl Subvolume {
 
     /// Refuses handles of different volumes.
     pub(crate) fn check_same_volume(&self, other: &Subvolume) -> Caused<()> {
-        match self.engine.is_same(&other.engine) {
-            true => Ok(()),
-            false => Err(Cause::OtherVolume),
+        if self.engine.is_same(&other.engine) {
+            Ok(())
+        } else {
+            Err(Cause::OtherVolume)
         }
     }
 
     pub(crate) fn subvolume_at(&self, path: &Path) -> Caused<RootId> {
         let id = self.resolve(path)?;
-        match self.is_root(id)? {
-            true => Ok(id.root),
-            false => Err(EngineError::NotASubvolume.into()),
+        if self.is_root(id)? {
+            Ok(id.root)
+        } else {
+            Err(EngineError::NotASubvolume.into())
         }
     }
 

@@ -202,9 +202,10 @@ impl WalkOptions {
     }
 
     pub(crate) fn order(self) -> Order {
-        match self.by_name {
-            true => Order::Name,
-            false => Order::Index,
+        if self.by_name {
+            Order::Name
+        } else {
+            Order::Index
         }
     }
 }
@@ -226,9 +227,10 @@ impl Subvolume {
     /// As [`Subvolume::walk`].
     pub fn walk_with(&self, path: impl AsRef<Path>, options: &WalkOptions) -> Result<Walk> {
         let path = path.as_ref();
-        let dir = match options.no_follow {
-            true => self.resolve_link(path),
-            false => self.resolve(path),
+        let dir = if options.no_follow {
+            self.resolve_link(path)
+        } else {
+            self.resolve(path)
         };
         let begun = dir.and_then(|dir| match self.engine.attr(dir)?.kind {
             FileKind::Directory => Ok(Walk::new(&self.engine, dir, path, *options)),

@@ -84,9 +84,10 @@ impl ListedDir {
     /// The directory was removed, or the volume cannot be read.
     pub fn open_parent(&self) -> Result<Dir> {
         let path = self.path.join("..");
-        let parent = match self.id == self.top {
-            true => Ok(self.id),
-            false => self.engine.parent(self.id),
+        let parent = if self.id == self.top {
+            Ok(self.id)
+        } else {
+            self.engine.parent(self.id)
         };
         let parent = parent.naming("open directory", &path)?;
         Ok(Dir::listed(&self.engine, parent, self.top, path))
@@ -176,9 +177,10 @@ impl Subvolume {
     /// As [`Subvolume::walk`].
     pub fn walk_dirs(&self, path: impl AsRef<Path>, options: &WalkOptions) -> Result<WalkDirs> {
         let path = path.as_ref();
-        let dir = match options.no_follow {
-            true => self.resolve_link(path),
-            false => self.resolve(path),
+        let dir = if options.no_follow {
+            self.resolve_link(path)
+        } else {
+            self.resolve(path)
         };
         let begun = dir.and_then(|dir| match self.engine.attr(dir)?.kind {
             FileKind::Directory => Ok(WalkDirs {

@@ -113,9 +113,10 @@ impl Place for Host {
         Ok(target.strip_prefix(root).unwrap_or(target).to_vec())
     }
     fn is_dir(&self, path: &str, follow: bool) -> io::Result<bool> {
-        let metadata = match follow {
-            true => fs::metadata(self.at(path)),
-            false => fs::symlink_metadata(self.at(path)),
+        let metadata = if follow {
+            fs::metadata(self.at(path))
+        } else {
+            fs::symlink_metadata(self.at(path))
         };
         metadata.map(|metadata| metadata.is_dir())
     }
@@ -184,9 +185,10 @@ impl Place for Subvolume {
             .into_vec())
     }
     fn is_dir(&self, path: &str, follow: bool) -> io::Result<bool> {
-        let metadata = match follow {
-            true => self.metadata(path)?,
-            false => self.symlink_metadata(path)?,
+        let metadata = if follow {
+            self.metadata(path)?
+        } else {
+            self.symlink_metadata(path)?
         };
         Ok(metadata.is_dir())
     }

@@ -143,14 +143,13 @@ fn record(in_groups: bool) -> CrashStates {
                     thread::yield_now();
                 }
             };
-            match in_groups {
-                true => volume
+            if in_groups {
+                volume
                     .group(|| change(&volume, version, &wait_for_others))
-                    .unwrap(),
-                false => {
-                    change(&volume, version, &|| volume.sync().unwrap()).unwrap();
-                    volume.sync().unwrap();
-                }
+                    .unwrap()
+            } else {
+                change(&volume, version, &|| volume.sync().unwrap()).unwrap();
+                volume.sync().unwrap();
             }
             recorder.mark(version);
             // Let the other threads run.

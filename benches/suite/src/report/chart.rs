@@ -132,9 +132,10 @@ pub(crate) fn chart(table: &Table) -> Option<String> {
 /// Returns a number above 1 when the side's median is better than the kernel's.
 fn times_better(row: &Row, side: Side) -> Option<f64> {
     let ratio = row.ratio(side).filter(|ratio| *ratio > 0.0)?;
-    Some(match row.unit.more_is_better() {
-        true => ratio,
-        false => 1.0 / ratio,
+    Some(if row.unit.more_is_better() {
+        ratio
+    } else {
+        1.0 / ratio
     })
 }
 

@@ -150,9 +150,10 @@ impl Job<'_> {
         let ran = run("fio", &args)?;
         let begin = ran.output.find('{').context("fio printed no JSON")?;
         let report: Value = serde_json::from_str(&ran.output[begin..])?;
-        let kind = match self.pattern.ends_with("read") {
-            true => "read",
-            false => "write",
+        let kind = if self.pattern.ends_with("read") {
+            "read"
+        } else {
+            "write"
         };
         parse(&report["jobs"][0][kind]).context("fio's report has another form")
     }

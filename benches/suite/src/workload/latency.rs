@@ -33,11 +33,14 @@ pub(super) const ON_SLOW_DISK: Workload = Workload {
     text: "The same on a disk that takes no more than 20 MiB/s.",
     sides: MOUNTED,
     most_rounds: 1,
-    run: |kit, side| match SlowDisk::is_possible() {
-        true => measure(kit, side, Some(20 << 20)),
-        false => Ok(Outcome::Absent(
-            "no way to slow a disk down: there is no blkio controller of version 1",
-        )),
+    run: |kit, side| {
+        if SlowDisk::is_possible() {
+            measure(kit, side, Some(20 << 20))
+        } else {
+            Ok(Outcome::Absent(
+                "no way to slow a disk down: there is no blkio controller of version 1",
+            ))
+        }
     },
 };
 

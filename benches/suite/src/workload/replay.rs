@@ -51,10 +51,7 @@ const SUPERBLOCK_AT: u64 = 64 << 10;
 const SUPERBLOCK_BYTES: usize = 4096;
 
 fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
-    let files = match kit.is_quick {
-        true => 500,
-        false => FILES,
-    };
+    let files = if kit.is_quick { 500 } else { FILES };
     let mut round = Round::default();
     for (writer, name) in [(Side::Kernel, "the kernel"), (Side::Mount, "ubtrfs")] {
         let crashed = crashed(kit, writer, files)?;

@@ -97,10 +97,7 @@ fn measure_many(kit: &Kit, side: Side) -> Result<Outcome> {
 
 /// Returns the number of files in [`snapshots::many_files`].
 pub(super) fn small_files(kit: &Kit) -> u64 {
-    match kit.is_quick {
-        true => 10_000,
-        false => SMALL_FILES,
-    }
+    if kit.is_quick { 10_000 } else { SMALL_FILES }
 }
 
 fn write_large(path: &Path, mib: u64) -> Result<()> {

@@ -223,11 +223,12 @@ impl FileSystem for SlowImage {
     }
 
     fn fsync(&self, _: &Context, _: NodeId, _: Handle, data_only: bool) -> Answer<()> {
-        match data_only {
-            true => self.image.sync_data(),
-            false => self.image.sync_all(),
-        }
-        .map_err(errno)
+        let synced = if data_only {
+            self.image.sync_data()
+        } else {
+            self.image.sync_all()
+        };
+        synced.map_err(errno)
     }
 
     fn fallocate(

@@ -69,9 +69,10 @@ fn measure_one(
         .collect::<Result<Vec<_>>>()?;
     stage.sync()?;
     // Long enough for a commit even in a quick run.
-    let lasts = match has_commits {
-        true => Duration::from_millis(kit.scaled(4000).max(1300)),
-        false => Duration::from_millis(kit.scaled(2000)),
+    let lasts = if has_commits {
+        Duration::from_millis(kit.scaled(4000).max(1300))
+    } else {
+        Duration::from_millis(kit.scaled(2000))
     };
     let meter = Meter::start(&stage)?;
     let latencies = all_call(callers, lasts, has_commits.then_some(&stage))?;

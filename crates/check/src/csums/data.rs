@@ -54,9 +54,10 @@ impl<'v> DataReader<'v> {
         let Some(chunk) = self.pool.chunk_map().find(Logical(at)) else {
             return 1;
         };
-        match chunk.has_parity() {
-            true => chunk.mirrors().min(MAX_PARITY_MIRRORS),
-            false => chunk.mirrors(),
+        if chunk.has_parity() {
+            chunk.mirrors().min(MAX_PARITY_MIRRORS)
+        } else {
+            chunk.mirrors()
         }
     }
 

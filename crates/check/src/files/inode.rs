@@ -119,9 +119,10 @@ impl Inode {
         match extent {
             FileExtent::Inline { head, .. } => {
                 let (ram_bytes, limit) = (head.ram_bytes.get(), rules.sectorsize);
-                match ram_bytes > limit {
-                    true => Err(Fault::InlineSize { ram_bytes, limit }),
-                    false => Ok(()),
+                if ram_bytes > limit {
+                    Err(Fault::InlineSize { ram_bytes, limit })
+                } else {
+                    Ok(())
                 }
             }
             FileExtent::Regular {
@@ -152,9 +153,10 @@ impl Inode {
                 let (offset, num_bytes) = (body.offset.get(), body.num_bytes.get());
                 let (ram_bytes, disk_bytes) = (head.ram_bytes.get(), body.disk_num_bytes.get());
                 // The length of a hole or a compressed extent is only in `ram_bytes`.
-                let extent_bytes = match is_hole || head.compression != 0 {
-                    true => ram_bytes,
-                    false => ram_bytes.min(disk_bytes),
+                let extent_bytes = if is_hole || head.compression != 0 {
+                    ram_bytes
+                } else {
+                    ram_bytes.min(disk_bytes)
                 };
                 let end = offset.checked_add(num_bytes);
                 if num_bytes == 0 || end.is_none_or(|end| end > extent_bytes) {

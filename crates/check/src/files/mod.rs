@@ -234,30 +234,33 @@ impl FileReader<'_, '_> {
             if entry.location().item_type == KeyType::ROOT_ITEM {
                 let child = entry.location().objectid;
                 let place = (root.tree.0, dir, entry.name);
-                let (link, index) = match is_item {
-                    true => (Link::DirItem, 0),
-                    false => (Link::DirIndex, key.offset),
+                let (link, index) = if is_item {
+                    (Link::DirItem, 0)
+                } else {
+                    (Link::DirIndex, key.offset)
                 };
                 self.links.add(child, place, link, index)?;
                 continue;
             }
             let child = names::child_of(entry.location());
             let (kind, name) = (entry.head.type_, entry.name);
-            self.names.add(&match is_item {
-                true => Name::Item {
+            let name = if is_item {
+                Name::Item {
                     dir,
                     child,
                     kind,
                     name,
-                },
-                false => Name::Index {
+                }
+            } else {
+                Name::Index {
                     dir,
                     child,
                     index: key.offset,
                     kind,
                     name,
-                },
-            });
+                }
+            };
+            self.names.add(&name);
         }
         Ok(())
     }

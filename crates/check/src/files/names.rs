@@ -328,15 +328,12 @@ impl Child {
         let Some((wanted_index, wanted)) = self.reference else {
             let wanted = Key::new(inode, KeyType::INODE_ITEM, 0);
             let is_there = !matches!(volume.view(root).get(&wanted), Ok(None));
-            match is_there {
-                true => {
-                    let fault = Fault::InodeRefMissing { inode, index };
-                    state.add_unless(inode_lost, ref_at, fault);
-                }
-                false => {
-                    let fault = Fault::EntryToNothing { inode };
-                    state.add_unless(inode_lost, index_at, fault);
-                }
+            if is_there {
+                let fault = Fault::InodeRefMissing { inode, index };
+                state.add_unless(inode_lost, ref_at, fault);
+            } else {
+                let fault = Fault::EntryToNothing { inode };
+                state.add_unless(inode_lost, index_at, fault);
             }
             return;
         };

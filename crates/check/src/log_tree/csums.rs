@@ -91,12 +91,11 @@ impl<'v> LogCsums<'v> {
         if is_unsummed && !is_compressed || is_older {
             return Ok(());
         }
-        let (start, length) = match is_compressed {
-            true => (disk.0, body.disk_num_bytes.get()),
-            false => {
-                let start = disk.0.saturating_add(body.offset.get());
-                (start, body.num_bytes.get())
-            }
+        let (start, length) = if is_compressed {
+            (disk.0, body.disk_num_bytes.get())
+        } else {
+            let start = disk.0.saturating_add(body.offset.get());
+            (start, body.num_bytes.get())
         };
         needed.add((start, start.saturating_add(length)))
     }

@@ -51,10 +51,7 @@ impl ModeChange {
     pub(crate) fn apply(&self, mode: u32, is_dir: bool, umask: u32) -> u32 {
         let mut mode = mode & ALL;
         for step in &self.steps {
-            let kept = match is_dir {
-                true => SET_IDS & !step.mentioned,
-                false => 0,
-            };
+            let kept = if is_dir { SET_IDS & !step.mentioned } else { 0 };
             let value = match step.value {
                 Value::Bits(bits) => bits,
                 Value::MaybeExecute(bits) if is_dir || mode & EXECUTE != 0 => bits | EXECUTE,
@@ -179,8 +176,9 @@ fn value(letters: &str) -> Option<Value> {
             _ => return None,
         }
     }
-    Some(match maybe_execute {
-        true => Value::MaybeExecute(bits),
-        false => Value::Bits(bits),
+    Some(if maybe_execute {
+        Value::MaybeExecute(bits)
+    } else {
+        Value::Bits(bits)
     })
 }

@@ -139,9 +139,10 @@ impl Check {
         if report.has_quotas {
             console.warning("the volume has quota groups: their sums are not checked");
         }
-        match console.is_json() {
-            true => json::write_map(&mut console.out, "check", &to_json(&report))?,
-            false => print(&mut console.out, &report, quiet)?,
+        if console.is_json() {
+            json::write_map(&mut console.out, "check", &to_json(&report))?
+        } else {
+            print(&mut console.out, &report, quiet)?
         }
         if !report.is_clean() {
             console.error_was_reported();

@@ -55,14 +55,13 @@ impl Chmod {
                     return Ok(());
                 }
                 target
-                    .each_below(
-                        location,
-                        console,
-                        &mut |entry| match entry.file_type().is_symlink() {
-                            true => Ok(()),
-                            false => entry.set_permissions(mode_of(&entry.metadata()?)),
-                        },
-                    )
+                    .each_below(location, console, &mut |entry| {
+                        if entry.file_type().is_symlink() {
+                            Ok(())
+                        } else {
+                            entry.set_permissions(mode_of(&entry.metadata()?))
+                        }
+                    })
                     .with_context(refused)
             },
         )

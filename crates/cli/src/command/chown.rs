@@ -86,16 +86,18 @@ impl Chown {
                 let refused = || format!("cannot change '{location}'");
                 let (files, path) = (&target.files, location.path_within());
                 let Ownership { uid, gid } = self.owner;
-                let metadata = match self.no_dereference || self.recursive {
-                    true => files.symlink_metadata(path),
-                    false => files.metadata(path),
+                let metadata = if self.no_dereference || self.recursive {
+                    files.symlink_metadata(path)
+                } else {
+                    files.metadata(path)
                 };
                 let metadata = metadata
                     .reason()
                     .with_context(|| format!("cannot access '{location}'"))?;
-                let changed = match self.no_dereference || self.recursive {
-                    true => files.lchown(path, uid, gid),
-                    false => files.chown(path, uid, gid),
+                let changed = if self.no_dereference || self.recursive {
+                    files.lchown(path, uid, gid)
+                } else {
+                    files.chown(path, uid, gid)
                 };
                 changed.reason().with_context(refused)?;
                 if !self.recursive || !metadata.is_dir() {

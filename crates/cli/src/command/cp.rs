@@ -150,9 +150,10 @@ impl Cp {
     /// Looks up the file of a source in a volume.
     fn find(&self, files: &Subvolume, source: &Location) -> anyhow::Result<Metadata> {
         let path = source.path_within();
-        let found = match self.follows() {
-            true => files.metadata(path),
-            false => files.symlink_metadata(path),
+        let found = if self.follows() {
+            files.metadata(path)
+        } else {
+            files.symlink_metadata(path)
         };
         let refused = || format!("cannot access '{source}'");
         let file = found.reason().with_context(refused)?;
@@ -206,9 +207,10 @@ impl Cp {
         }
         let contents = source.file_name().is_none() || source.path.ends_with(b"/.");
         let contents = file.is_dir() && (contents || !into);
-        let to = match into && !contents {
-            true => destination.join(OsStr::from_bytes(source.file_name().unwrap_or(b"."))),
-            false => destination.to_owned(),
+        let to = if into && !contents {
+            destination.join(OsStr::from_bytes(source.file_name().unwrap_or(b".")))
+        } else {
+            destination.to_owned()
         };
         if contents {
             if !into {
@@ -260,9 +262,10 @@ impl Cp {
 
     fn to_volume(&self, destination: &Location, console: &mut Console) -> anyhow::Result<()> {
         let is_image = |source: &&Operand| matches!(source, Operand::Volume(_));
-        let options = match self.sources.iter().any(|source| is_image(&source)) {
-            true => self.volume.of_several(),
-            false => self.volume.clone(),
+        let options = if self.sources.iter().any(|source| is_image(&source)) {
+            self.volume.of_several()
+        } else {
+            self.volume.clone()
         };
         let mut changes = Changes::new(&options);
         let target = changes.open(destination)?;
@@ -298,9 +301,10 @@ impl Cp {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         let refused = || format!("cannot access '{}'", shown(source));
-        let found = match self.follows() {
-            true => source.metadata(),
-            false => source.symlink_metadata(),
+        let found = if self.follows() {
+            source.metadata()
+        } else {
+            source.symlink_metadata()
         };
         let found = found.context("cannot open").with_context(refused)?;
         self.check_dir(found.is_dir(), &shown(source))?;
@@ -388,9 +392,10 @@ impl Goal<'_> {
             }
         };
         Ok(Goes {
-            path: match is_file {
-                true => self.through_link(path)?,
-                false => path,
+            path: if is_file {
+                self.through_link(path)?
+            } else {
+                path
             },
             shown: shown.into_os_string().into_vec(),
             contents: false,
@@ -497,9 +502,10 @@ fn directory_of(path: &Path) -> anyhow::Result<&Path> {
         bail!("'{}' is not the name of a file", shown(path));
     }
     let dir = path.parent().unwrap_or(Path::new(""));
-    Ok(match dir.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => dir,
+    Ok(if dir.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        dir
     })
 }
 

@@ -91,9 +91,10 @@ impl Getfattr {
         writeln!(console.out)?;
         for (name, value) in xattrs {
             console.write_path(name.as_bytes())?;
-            match self.dump || self.name.is_some() {
-                true => writeln!(console.out, "={}", xattr_text::encode(value, self.encoding))?,
-                false => writeln!(console.out)?,
+            if self.dump || self.name.is_some() {
+                writeln!(console.out, "={}", xattr_text::encode(value, self.encoding))?
+            } else {
+                writeln!(console.out)?
             }
         }
         Ok(writeln!(console.out)?)
@@ -103,15 +104,17 @@ impl Getfattr {
         let opened = self.volume.open(location)?;
         let (files, path) = (&opened.files, location.path_within());
         let Some(name) = &self.name else {
-            let all = match self.no_dereference {
-                true => files.xattrs_nofollow(path),
-                false => files.xattrs(path),
+            let all = if self.no_dereference {
+                files.xattrs_nofollow(path)
+            } else {
+                files.xattrs(path)
             };
             return Ok(all.reason()?);
         };
-        let value = match self.no_dereference {
-            true => files.xattr_nofollow(path, name),
-            false => files.xattr(path, name),
+        let value = if self.no_dereference {
+            files.xattr_nofollow(path, name)
+        } else {
+            files.xattr(path, name)
         };
         let value = value.reason()?.context("no such attribute")?;
         Ok(vec![(name.clone(), value)])

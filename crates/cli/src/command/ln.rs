@@ -64,24 +64,24 @@ impl Ln {
         to: &OsString,
     ) -> anyhow::Result<()> {
         let shown = Escaped::of(to);
-        let existing = match self.symbolic {
-            true => None,
-            false => Some(self.existing(changes, target, to)?),
+        let existing = if self.symbolic {
+            None
+        } else {
+            Some(self.existing(changes, target, to)?)
         };
         let files = &target.files;
         let text = self.text_of(changes, to);
-        let named = match is_into {
-            true => {
-                let path = match &existing {
-                    Some((location, _)) => &location.path,
-                    None => text.as_bytes(),
-                };
-                let Some((_, name)) = split(path) else {
-                    bail!("cannot link to '{shown}': it has no name");
-                };
-                Named::in_directory(files, self.link.path_within(), name)?
-            }
-            false => target.named(&self.link)?,
+        let named = if is_into {
+            let path = match &existing {
+                Some((location, _)) => &location.path,
+                None => text.as_bytes(),
+            };
+            let Some((_, name)) = split(path) else {
+                bail!("cannot link to '{shown}': it has no name");
+            };
+            Named::in_directory(files, self.link.path_within(), name)?
+        } else {
+            target.named(&self.link)?
         };
         let refused = || format!("cannot link '{}' to '{shown}'", Escaped(named.name()));
         if self.force && named.existing.is_some() {
@@ -103,9 +103,10 @@ impl Ln {
     fn text_of(&self, changes: &Changes<'_>, to: &OsString) -> OsString {
         let location = Location::parse(to);
         let is_split = location.image.as_os_str() != to;
-        match is_split && self.link.session().is_none() && changes.opened(&location).is_some() {
-            true => OsString::from_vec(location.path),
-            false => to.clone(),
+        if is_split && self.link.session().is_none() && changes.opened(&location).is_some() {
+            OsString::from_vec(location.path)
+        } else {
+            to.clone()
         }
     }
 

@@ -41,9 +41,10 @@ fn synopsis(command: &Command, path: &str) -> String {
     let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set());
     for arg in shown().filter(|arg| !arg.is_positional()) {
         let option = option(arg);
-        words.push(match arg.is_required_set() {
-            true => option,
-            false => format!("[{option}]"),
+        words.push(if arg.is_required_set() {
+            option
+        } else {
+            format!("[{option}]")
         });
     }
     if command.has_subcommands() {
@@ -58,9 +59,10 @@ fn option(arg: &Arg) -> String {
     let long = arg.get_long().map(|name| format!("--{name}"));
     let names: Vec<String> = [short, long].into_iter().flatten().collect();
     let names = names.join("|");
-    let value = match arg.get_action().takes_values() {
-        true => value_names(arg).join(" "),
-        false => String::new(),
+    let value = if arg.get_action().takes_values() {
+        value_names(arg).join(" ")
+    } else {
+        String::new()
     };
     match (value.as_str(), arg.is_require_equals_set()) {
         ("", _) if matches!(arg.get_action(), ArgAction::Count) => format!("{names}..."),
@@ -77,9 +79,10 @@ fn operand(arg: &Arg) -> String {
         ArgAction::Append if !names.contains(' ') => format!("{names}..."),
         _ => names,
     };
-    match arg.is_required_set() {
-        true => names,
-        false => format!("[{names}]"),
+    if arg.is_required_set() {
+        names
+    } else {
+        format!("[{names}]")
     }
 }
 

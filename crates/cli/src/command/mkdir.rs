@@ -43,9 +43,12 @@ impl Mkdir {
             &self.volume,
             &self.locations,
             console,
-            |target, location, _| match self.parents {
-                true => self.make_all(target, location),
-                false => self.make(target, location),
+            |target, location, _| {
+                if self.parents {
+                    self.make_all(target, location)
+                } else {
+                    self.make(target, location)
+                }
             },
         )
     }

@@ -253,9 +253,10 @@ impl Mount {
         }
         if let Some(reason) = session.fallback() {
             // On standard error it is no warning: a user who mounts every day would see it every day.
-            match log::is_on_stderr() {
-                true => tracing::info!("requests come through /dev/fuse: {reason}"),
-                false => tracing::warn!("requests come through /dev/fuse: {reason}"),
+            if log::is_on_stderr() {
+                tracing::info!("requests come through /dev/fuse: {reason}")
+            } else {
+                tracing::warn!("requests come through /dev/fuse: {reason}")
             }
         }
         let ended = session.wait();

@@ -80,9 +80,10 @@ impl Mv {
         let Some(moved) = from.existing else {
             return Err(PlaceError::NotFound).with_context(refused);
         };
-        let to = match is_into {
-            true => Named::in_directory(files, destination.path_within(), from.name())?,
-            false => target.named(destination)?,
+        let to = if is_into {
+            Named::in_directory(files, destination.path_within(), from.name())?
+        } else {
+            target.named(destination)?
         };
         if to.is(&moved) && from.is_same_name(&to, files)? {
             bail!("'{source}' and '{destination}' are the same file");

@@ -61,16 +61,18 @@ impl Rm {
             named => named.with_context(refused)?,
         };
         let Some(file) = named.existing else {
-            return match self.force {
-                true => Ok(()),
-                false => Err(PlaceError::NotFound).with_context(refused),
+            return if self.force {
+                Ok(())
+            } else {
+                Err(PlaceError::NotFound).with_context(refused)
             };
         };
         if file.is_dir() && !self.recursive {
-            let removed = match self.dir {
-                true => files.remove_dir(&named.path),
+            let removed = if self.dir {
+                files.remove_dir(&named.path)
+            } else {
                 // Fails for a directory.
-                false => files.remove_file(&named.path),
+                files.remove_file(&named.path)
             };
             return removed.reason().with_context(refused);
         }

@@ -54,16 +54,18 @@ impl Setfattr {
     fn change(&self, target: &Target, location: &Location, value: &[u8]) -> anyhow::Result<()> {
         let (files, path) = (&target.files, location.path_within());
         if let Some(name) = &self.name {
-            let set = match self.no_dereference {
-                true => files.set_xattr_nofollow(path, name, value),
-                false => files.set_xattr(path, name, value),
+            let set = if self.no_dereference {
+                files.set_xattr_nofollow(path, name, value)
+            } else {
+                files.set_xattr(path, name, value)
             };
             set.reason()?;
         }
         if let Some(name) = &self.remove {
-            let removed = match self.no_dereference {
-                true => files.remove_xattr_nofollow(path, name),
-                false => files.remove_xattr(path, name),
+            let removed = if self.no_dereference {
+                files.remove_xattr_nofollow(path, name)
+            } else {
+                files.remove_xattr(path, name)
             };
             removed.reason()?;
         }

@@ -28,9 +28,10 @@ type Xattrs = Vec<(OsString, Vec<u8>)>;
 
 impl Stat {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let mut list = match console.is_json() {
-            true => Some(JsonList::start(&mut console.out, "stat")?),
-            false => None,
+        let mut list = if console.is_json() {
+            Some(JsonList::start(&mut console.out, "stat")?)
+        } else {
+            None
         };
         for location in &self.locations {
             let found = match self.read(location) {

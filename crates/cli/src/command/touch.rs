@@ -82,9 +82,10 @@ impl Touch {
 
     fn touch(&self, target: &Target, location: &Location, times: FileTimes) -> anyhow::Result<()> {
         let (files, path) = (&target.files, location.path_within());
-        let set = match self.no_dereference {
-            true => files.set_times_nofollow(path, times),
-            false => files.set_times(path, times),
+        let set = if self.no_dereference {
+            files.set_times_nofollow(path, times)
+        } else {
+            files.set_times(path, times)
         };
         match set.reason() {
             Err(error) if error.is_missing() && (self.no_create || self.no_dereference) => Ok(()),

@@ -42,9 +42,10 @@ impl Tree {
         let walk = opened
             .files
             .walk_with(self.location.path_within(), &options);
-        match console.is_json() {
-            true => self.print_json(console, walk),
-            false => self.draw(console, walk),
+        if console.is_json() {
+            self.print_json(console, walk)
+        } else {
+            self.draw(console, walk)
         }
     }
 
@@ -75,9 +76,10 @@ impl Tree {
     fn complain(&self, error: &ubtrfs::Error, is_refused: bool, console: &mut Console) {
         let path = Escaped(self.shown(error.path().unwrap_or(Path::new(""))));
         let reason = error.reason();
-        match is_refused {
-            true => console.error(format_args!("'{path}': {reason}")),
-            false => console.error(format_args!("cannot list '{path}': {reason}")),
+        if is_refused {
+            console.error(format_args!("'{path}': {reason}"))
+        } else {
+            console.error(format_args!("cannot list '{path}': {reason}"))
         }
     }
 
@@ -108,15 +110,17 @@ impl Tree {
                 };
                 console.out.write_all(branch.as_bytes())?;
             }
-            let branch = match more {
-                true => "\u{251c}\u{2500}\u{2500} ",
-                false => "\u{2514}\u{2500}\u{2500} ",
+            let branch = if more {
+                "\u{251c}\u{2500}\u{2500} "
+            } else {
+                "\u{2514}\u{2500}\u{2500} "
             };
             console.out.write_all(branch.as_bytes())?;
             let name = entry.file_name();
-            match for_terminal {
-                true => write!(console.out, "{}", ShellQuoted(name.as_bytes()))?,
-                false => console.out.write_all(name.as_bytes())?,
+            if for_terminal {
+                write!(console.out, "{}", ShellQuoted(name.as_bytes()))?
+            } else {
+                console.out.write_all(name.as_bytes())?
             }
             if entry.file_type().is_symlink() {
                 match entry.read_link() {
@@ -140,9 +144,10 @@ impl Tree {
         }
         let directories = counted(directories, "directory", "directories");
         let files = counted(files, "file", "files");
-        match self.directories {
-            true => writeln!(console.out, "\n{directories}")?,
-            false => writeln!(console.out, "\n{directories}, {files}")?,
+        if self.directories {
+            writeln!(console.out, "\n{directories}")?
+        } else {
+            writeln!(console.out, "\n{directories}, {files}")?
         }
         Ok(())
     }

@@ -37,13 +37,12 @@ pub(crate) struct Umount {
 impl Umount {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         for target in &self.targets {
-            match self.lazy {
-                true => {
-                    if let Err(error) = mount::unmount(target, IfBusy::Detach) {
-                        console.error(error);
-                    }
+            if self.lazy {
+                if let Err(error) = mount::unmount(target, IfBusy::Detach) {
+                    console.error(error);
                 }
-                false => unmount(target, console),
+            } else {
+                unmount(target, console)
             }
         }
         Ok(())
@@ -170,8 +169,9 @@ fn elsewhere(entry: &TableEntry) -> String {
     if let Some(more @ 1..) = holders.len().checked_sub(NAMES_HOLDERS) {
         named.push(format!("{more} more namespaces have it"));
     }
-    match named.is_empty() {
-        true => "still mounted or in use elsewhere, which cannot be seen from here".into(),
-        false => format!("still mounted elsewhere: {}", named.join(", ")),
+    if named.is_empty() {
+        "still mounted or in use elsewhere, which cannot be seen from here".into()
+    } else {
+        format!("still mounted elsewhere: {}", named.join(", "))
     }
 }

@@ -167,9 +167,10 @@ fn with_mounts(command: clap::Command) -> clap::Command {
 fn with_mount(command: clap::Command) -> clap::Command {
     let is_location = |arg: &Arg| arg.get_value_parser().type_id() == TypeId::of::<Location>();
     let names_volume = command.get_positionals().any(is_location);
-    match names_volume {
-        true => command.after_help("A path in a mount of ubtrfs may replace IMAGE or IMAGE:/PATH."),
-        false => command,
+    if names_volume {
+        command.after_help("A path in a mount of ubtrfs may replace IMAGE or IMAGE:/PATH.")
+    } else {
+        command
     }
 }
 

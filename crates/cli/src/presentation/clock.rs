@@ -157,9 +157,10 @@ fn seconds_since_1970(text: &str) -> Option<SystemTime> {
     }
     let nanoseconds = Duration::from_nanos(format!("{fraction:0<9}").parse().ok()?);
     let whole = Duration::from_secs(sec.unsigned_abs());
-    match seconds.starts_with('-') {
-        true => UNIX_EPOCH.checked_sub(whole)?.checked_sub(nanoseconds),
-        false => UNIX_EPOCH.checked_add(whole)?.checked_add(nanoseconds),
+    if seconds.starts_with('-') {
+        UNIX_EPOCH.checked_sub(whole)?.checked_sub(nanoseconds)
+    } else {
+        UNIX_EPOCH.checked_add(whole)?.checked_add(nanoseconds)
     }
 }
 

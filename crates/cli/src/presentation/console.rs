@@ -388,9 +388,10 @@ impl Console {
         self.end_progress();
         let result = result.and_then(|()| Ok(self.out.flush()?));
         let Err(error) = result else {
-            return match self.failed {
-                false => self.found,
-                true => self.failure,
+            return if self.failed {
+                self.failure
+            } else {
+                self.found
             };
         };
         if broken_pipe(&error).is_some() {
@@ -407,9 +408,10 @@ pub(crate) fn write_path_to(
     path: &[u8],
     is_terminal: bool,
 ) -> io::Result<()> {
-    match is_terminal {
-        true => write!(out, "{}", Escaped(path)),
-        false => out.write_all(path),
+    if is_terminal {
+        write!(out, "{}", Escaped(path))
+    } else {
+        out.write_all(path)
     }
 }
 

@@ -20,9 +20,10 @@ impl FileFacts {
     /// Reads the attributes of the file at a path, without following links.
     pub(crate) fn at(files: &Subvolume, path: &Path) -> ubtrfs::Result<FileFacts> {
         let metadata = files.symlink_metadata(path)?;
-        let target = match metadata.is_symlink() {
-            true => Some(files.read_link(path)?.into_os_string().into_vec()),
-            false => None,
+        let target = if metadata.is_symlink() {
+            Some(files.read_link(path)?.into_os_string().into_vec())
+        } else {
+            None
         };
         Ok(FileFacts { metadata, target })
     }
@@ -30,9 +31,10 @@ impl FileFacts {
     /// Reads the attributes of a directory entry.
     pub(crate) fn of(entry: &DirEntry) -> ubtrfs::Result<FileFacts> {
         let metadata = entry.metadata()?;
-        let target = match metadata.is_symlink() {
-            true => Some(entry.read_link()?.into_os_string().into_vec()),
-            false => None,
+        let target = if metadata.is_symlink() {
+            Some(entry.read_link()?.into_os_string().into_vec())
+        } else {
+            None
         };
         Ok(FileFacts { metadata, target })
     }

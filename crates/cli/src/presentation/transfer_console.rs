@@ -75,9 +75,10 @@ impl TransferObserver for FilesConsole<'_> {
     fn failed(&mut self, path: &Path, problem: TransferProblem) {
         let (path, verb) = (Escaped::of(path), self.verb);
         let console = &mut self.transfer.console;
-        match problem.is_partial() {
-            true => console.error(format_args!("'{path}': {problem}")),
-            false => console.error(format_args!("cannot {verb} '{path}': {problem}")),
+        if problem.is_partial() {
+            console.error(format_args!("'{path}': {problem}"))
+        } else {
+            console.error(format_args!("cannot {verb} '{path}': {problem}"))
         }
     }
 
@@ -101,9 +102,10 @@ impl TransferObserver for ArchiveConsole<'_> {
 
     fn failed(&mut self, path: &Path, problem: TransferProblem) {
         let message = format!("'{}': {problem}", Escaped::of(path));
-        match problem.is_of_kind() {
-            true => self.0.console.warning(message),
-            false => self.0.console.error(message),
+        if problem.is_of_kind() {
+            self.0.console.warning(message)
+        } else {
+            self.0.console.error(message)
         }
     }
 
@@ -120,9 +122,10 @@ impl RemovalObserver for TransferConsole<'_> {
             bar.set_message(Escaped(path).to_string());
         }
         if self.verbose {
-            let done = match file_type.is_dir() {
-                true => "removed directory",
-                false => "removed",
+            let done = if file_type.is_dir() {
+                "removed directory"
+            } else {
+                "removed"
             };
             let _ = writeln!(self.console.out, "{done} {}", ShellQuoted(path));
         }

@@ -47,9 +47,10 @@ impl Units {
     }
 
     fn magnitude(self, bytes: u64) -> String {
-        let (step, suffixes): (u64, _) = match self.decimal {
-            false => (1024, BINARY),
-            true => (1000, DECIMAL),
+        let (step, suffixes): (u64, _) = if self.decimal {
+            (1000, DECIMAL)
+        } else {
+            (1024, BINARY)
         };
         let (value, divisor, unit) = match self.fixed {
             Some(unit) => (bytes, step.pow(unit as u32), unit),

@@ -69,9 +69,10 @@ fn base64(value: &[u8]) -> String {
         let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         for at in 0..4 {
-            match at <= group.len() {
-                true => text.push(char::from(BASE64[(bits >> (18 - 6 * at) & 63) as usize])),
-                false => text.push('='),
+            if at <= group.len() {
+                text.push(char::from(BASE64[(bits >> (18 - 6 * at) & 63) as usize]))
+            } else {
+                text.push('=')
             }
         }
     }

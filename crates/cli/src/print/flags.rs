@@ -27,9 +27,10 @@ impl fmt::Display for Flags {
                 shown = true;
             }
         }
-        match shown {
-            true => Ok(()),
-            false => f.write_str(self.none),
+        if shown {
+            Ok(())
+        } else {
+            f.write_str(self.none)
         }
     }
 }

@@ -74,10 +74,7 @@ struct Verdict(bool);
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            true => "[match]",
-            false => "[DON'T MATCH]",
-        })
+        f.write_str(if self.0 { "[match]" } else { "[DON'T MATCH]" })
     }
 }
 

@@ -125,11 +125,12 @@ pub(crate) fn superblock_json(
     let csum_type = CsumType::from_raw(raw);
     let csum_len = csum_type.map_or(sb.csum.len(), CsumType::size_bytes);
     let mut chunks = Vec::new();
-    let array = match copy.full {
-        true => for_each_sys_chunk(sb, &mut |logical, chunk, stripes| {
+    let array = if copy.full {
+        for_each_sys_chunk(sb, &mut |logical, chunk, stripes| {
             chunks.push(sys_chunk(logical, chunk, stripes));
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     };
     let json = SuperblockJson {
         device,

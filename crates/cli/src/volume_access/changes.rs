@@ -100,9 +100,10 @@ impl Target {
     /// Notifies a mount that an entry has changed, and makes the change durable if the mount requires it.
     pub(crate) fn entry_changed(&self, dir: &Dir, name: &[u8]) -> Result<(), Reason> {
         self.notify_entry(id_of(dir), name);
-        match self.must_sync_directories() {
-            true => dir.sync_all().reason(),
-            false => Ok(()),
+        if self.must_sync_directories() {
+            dir.sync_all().reason()
+        } else {
+            Ok(())
         }
     }
 
@@ -140,10 +141,11 @@ impl Target {
             changes.removed(dir, name, id_of(root));
         }
         self.notify_entry(dir, name);
-        match self.must_sync_directories() {
+        if self.must_sync_directories() {
             // A log of the directory cannot record the deletion of a subvolume.
-            true => self.volume.sync().reason(),
-            false => Ok(()),
+            self.volume.sync().reason()
+        } else {
+            Ok(())
         }
     }
 

@@ -44,10 +44,11 @@ impl DeviceSizes {
             DeviceSizes {
                 devid: device.devid.get(),
                 size: device.total_bytes.get(),
-                device_size: match is_there {
+                device_size: if is_there {
                     // The caller may be unable to read its length.
-                    true => len_of(&path).unwrap_or(device.total_bytes.get()),
-                    false => 0,
+                    len_of(&path).unwrap_or(device.total_bytes.get())
+                } else {
+                    0
                 },
                 path: is_there.then_some(path),
             }

@@ -106,9 +106,10 @@ impl Location {
     pub(crate) fn must_be_writable(&self) -> anyhow::Result<()> {
         let mount = self.session.as_ref().and_then(|session| session.mount());
         let written = self.written.as_deref().unwrap_or_default();
-        match mount.is_some_and(|mount| mount.is_read_only_at(written)) {
-            true => bail!("'{self}' is mounted read-only"),
-            false => Ok(()),
+        if mount.is_some_and(|mount| mount.is_read_only_at(written)) {
+            bail!("'{self}' is mounted read-only")
+        } else {
+            Ok(())
         }
     }
 
@@ -163,9 +164,10 @@ fn splits(bytes: &[u8]) -> Vec<usize> {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_in_shell = self.session.as_ref().is_some_and(|s| s.mount().is_none());
-        match is_in_shell {
-            true => write!(f, "{}", Escaped(&self.path)),
-            false => write!(f, "{}", Escaped(&self.to_outside())),
+        if is_in_shell {
+            write!(f, "{}", Escaped(&self.path))
+        } else {
+            write!(f, "{}", Escaped(&self.to_outside()))
         }
     }
 }
@@ -191,9 +193,10 @@ impl LocationParser {
     /// Returns the command line with this parser for its locations.
     pub(crate) fn put_into(&self, command: clap::Command) -> clap::Command {
         let command = command.mut_args(|arg| {
-            match arg.get_value_parser().type_id() == TypeId::of::<Location>() {
-                true => arg.value_parser(self.clone()),
-                false => arg,
+            if arg.get_value_parser().type_id() == TypeId::of::<Location>() {
+                arg.value_parser(self.clone())
+            } else {
+                arg
             }
         });
         command.mut_subcommands(|command| self.put_into(command))
@@ -326,9 +329,10 @@ impl DeviceOptions {
     }
 
     pub(crate) fn refuse_for_mount(&self) -> anyhow::Result<()> {
-        match self.names_devices() {
-            true => bail!("the volume is mounted already: name its devices when it is mounted"),
-            false => Ok(()),
+        if self.names_devices() {
+            bail!("the volume is mounted already: name its devices when it is mounted")
+        } else {
+            Ok(())
         }
     }
 
@@ -356,9 +360,10 @@ impl DeviceOptions {
             // A command commits at its end.
             DeviceAccess::Write => Volume::builder().commit_interval(None),
         };
-        let builder = match self.no_discard {
-            true => builder.no_discard(),
-            false => builder,
+        let builder = if self.no_discard {
+            builder.no_discard()
+        } else {
+            builder
         };
         let builder = if self.for_inspection {
             builder.for_inspection()
@@ -484,11 +489,12 @@ pub(crate) struct Opened {
 impl Opened {
     /// Returns the subvolume at the path, or None if there is something else.
     pub(crate) fn subvolume(&self) -> anyhow::Result<Option<Subvolume>> {
-        match self.is_subvolume {
-            true => Ok(Some(
+        if self.is_subvolume {
+            Ok(Some(
                 self.volume.subvolume_by_id(self.subvolume_id).reason()?,
-            )),
-            false => Ok(None),
+            ))
+        } else {
+            Ok(None)
         }
     }
 }
@@ -579,17 +585,19 @@ impl VolumeOptions {
     pub(crate) fn refuse_for_mount(&self) -> anyhow::Result<()> {
         self.devices.refuse_for_mount()?;
         self.refuse_nodiscard()?;
-        match self.names_root() {
-            true => bail!(ROOT_OF_MOUNT),
-            false => Ok(()),
+        if self.names_root() {
+            bail!(ROOT_OF_MOUNT)
+        } else {
+            Ok(())
         }
     }
 
     /// Refuses --nodiscard for a volume that is open already.
     fn refuse_nodiscard(&self) -> anyhow::Result<()> {
-        match self.nodiscard {
-            true => bail!("--nodiscard has no effect on a volume that is open already"),
-            false => Ok(()),
+        if self.nodiscard {
+            bail!("--nodiscard has no effect on a volume that is open already")
+        } else {
+            Ok(())
         }
     }
 

@@ -96,10 +96,13 @@ impl Named {
     ) -> Result<Named, PlaceError> {
         let path = dir.join(OsStr::from_bytes(name));
         let existing = match files.symlink_metadata(&path).reason() {
-            Err(error) if error.is_missing() => match files.metadata(dir).reason()?.is_dir() {
-                true => None,
-                false => return Err(PlaceError::NotADirectory),
-            },
+            Err(error) if error.is_missing() => {
+                if files.metadata(dir).reason()?.is_dir() {
+                    None
+                } else {
+                    return Err(PlaceError::NotADirectory);
+                }
+            }
             found => Some(found?),
         };
         Ok(Named { path, existing })

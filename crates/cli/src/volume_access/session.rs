@@ -205,9 +205,10 @@ impl Session {
                 let path = path.strip_prefix(b"/").unwrap_or(path);
                 let joined = self.place.join(OsStr::from_bytes(path));
                 let bytes = joined.into_os_string().into_encoded_bytes();
-                match path.is_empty() {
-                    true => place.to_vec(),
-                    false => bytes,
+                if path.is_empty() {
+                    place.to_vec()
+                } else {
+                    bytes
                 }
             }
         }

@@ -90,12 +90,11 @@ fn by_us(options: &str, is_remount: bool) -> Option<[BTreeMap<String, bool>; 2]>
     let mounted = Mounted::new("rw", |_| {})?;
     make(&mounted.dir);
     mounted.unmount();
-    match is_remount {
-        true => {
-            mounted.mount("rw");
-            remount(&mounted, options);
-        }
-        false => mounted.mount(options),
+    if is_remount {
+        mounted.mount("rw");
+        remount(&mounted, options);
+    } else {
+        mounted.mount(options)
     }
     read(&mounted.dir);
     let shown = moved(&mounted.dir);
@@ -143,15 +142,14 @@ fn by_system<'a>(program: &str, args: impl IntoIterator<Item = &'a OsStr>) {
 fn by_kernel(options: &str, is_remount: bool) -> [BTreeMap<String, bool>; 2] {
     let (_scratch, image) = empty_volume();
     make(&Theirs::new(&image, "rw").0);
-    let theirs = match is_remount {
-        true => {
-            let theirs = Theirs::new(&image, "rw");
-            let options = format!("remount,{options}");
-            let args = ["-o".as_ref(), options.as_ref(), theirs.0.as_os_str()];
-            by_system("mount", args);
-            theirs
-        }
-        false => Theirs::new(&image, options),
+    let theirs = if is_remount {
+        let theirs = Theirs::new(&image, "rw");
+        let options = format!("remount,{options}");
+        let args = ["-o".as_ref(), options.as_ref(), theirs.0.as_os_str()];
+        by_system("mount", args);
+        theirs
+    } else {
+        Theirs::new(&image, options)
     };
     read(&theirs.0);
     let shown = moved(&theirs.0);

@@ -56,9 +56,10 @@ fn one_device_stands_for_all_that_lie_beside_it() {
         let mut with_both = words(command, first);
         // Commands that list devices sort them by number.
         with_both.extend(["--device".into(), second.into()]);
-        let expected = match command.contains("dump-tree") {
-            true => succeed([words(command, first), vec![second.into()]].concat()),
-            false => succeed(with_both),
+        let expected = if command.contains("dump-tree") {
+            succeed([words(command, first), vec![second.into()]].concat())
+        } else {
+            succeed(with_both)
         };
         assert_eq!(succeed(words(command, first)), expected, "{command}");
     }

@@ -123,9 +123,10 @@ fn write_and_report(
             len: len as usize,
         };
         let path = dir.join(&file.name);
-        let made = match is_synced {
-            true => make_durable(&path, &file.contents(), rng.below(4)),
-            false => fs::write(&path, file.contents()),
+        let made = if is_synced {
+            make_durable(&path, &file.contents(), rng.below(4))
+        } else {
+            fs::write(&path, file.contents())
         };
         if made.is_err() || sender.send(file).is_err() {
             return;

@@ -190,9 +190,10 @@ impl Database for Sqlite {
             let (before, after) = (last_of(&acknowledged), last_of(&late));
             let reported = after.or(before).unwrap_or(database.acknowledged);
             let is_sure = database.mode != TELLS_TOO_MUCH;
-            database.acknowledged = match is_sure {
-                true => reported,
-                false => before.unwrap_or(database.acknowledged),
+            database.acknowledged = if is_sure {
+                reported
+            } else {
+                before.unwrap_or(database.acknowledged)
             };
             database.reported = reported;
         }

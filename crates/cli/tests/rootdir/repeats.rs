@@ -52,9 +52,10 @@ fn copies_of_a_folder_give_the_same_bytes() {
         "--compress zstd --subvol crowd --shrink",
         "-d raid1 -m raid1 -O quota,^bgt",
     ] {
-        let images: Vec<&Path> = match words.contains("raid1") {
-            true => images.iter().map(|image| image.as_path()).collect(),
-            false => vec![&images[0]],
+        let images: Vec<&Path> = if words.contains("raid1") {
+            images.iter().map(|image| image.as_path()).collect()
+        } else {
+            vec![&images[0]]
         };
         let first = make_again(words, &one, &images);
         assert!(first == make_again(words, &other, &images), "{words}");
@@ -102,9 +103,10 @@ fn uuids_follow_from_files_and_options_with_an_epoch() {
         "--compress zstd --subvol crowd --shrink",
         "-d raid1 -m raid1",
     ] {
-        let images: Vec<&Path> = match words.contains("raid1") {
-            true => images.iter().map(|image| image.as_path()).collect(),
-            false => vec![&images[0]],
+        let images: Vec<&Path> = if words.contains("raid1") {
+            images.iter().map(|image| image.as_path()).collect()
+        } else {
+            vec![&images[0]]
         };
         let first = make_unnamed(words, &one, &images);
         assert!(first == make_unnamed(words, &other, &images), "{words}");

@@ -101,17 +101,18 @@ pub(super) fn is_plausible(name: &str, offset: usize, head: &[u8]) -> bool {
 /// Returns whether the bitmaps of a minix superblock are large enough for its inodes.
 fn is_minix(offset: usize, head: &[u8]) -> bool {
     let is_third = offset == 1024 + 0x18;
-    let (inodes, map_blocks, block_bytes) = match is_third {
-        true => (
+    let (inodes, map_blocks, block_bytes) = if is_third {
+        (
             word(head, 1024),
             half(head, 1024 + 6),
             half(head, 1024 + 28),
-        ),
-        false => (
+        )
+    } else {
+        (
             half(head, 1024).map(u32::from),
             half(head, 1024 + 4),
             Some(1024),
-        ),
+        )
     };
     let (Some(inodes), Some(blocks), Some(bytes)) = (inodes, map_blocks, block_bytes) else {
         return false;

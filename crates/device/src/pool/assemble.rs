@@ -103,9 +103,10 @@ fn candidate(
     options: &PoolOptions,
     given: bool,
 ) -> Result<Candidate, DeviceError> {
-    let superblocks = match options.ignore_super_flags {
-        true => DeviceSuperblocks::read_but_flags(block.as_ref()),
-        false => DeviceSuperblocks::read(block.as_ref()),
+    let superblocks = if options.ignore_super_flags {
+        DeviceSuperblocks::read_but_flags(block.as_ref())
+    } else {
+        DeviceSuperblocks::read(block.as_ref())
     };
     let choice = match options.access {
         Access::Read => options.copies,

@@ -146,9 +146,10 @@ impl Pool {
             && (0..)
                 .zip(buf.chunks(granule))
                 .all(|(index, bytes)| good(index, bytes));
-        match is_read {
-            true => Ok(()),
-            false => Err(ReadFailure::would_block(logical, buf.len() as u64)),
+        if is_read {
+            Ok(())
+        } else {
+            Err(ReadFailure::would_block(logical, buf.len() as u64))
         }
     }
 

@@ -364,9 +364,10 @@ impl Pool {
     ) -> Option<DeviceError> {
         let table = self.devices.load();
         let mut targets = table.values().filter(|device| device.is_target(superblock));
-        match targets.all(|device| failed.devids.contains(&device.devid)) {
-            true => failed.first.take(),
-            false => None,
+        if targets.all(|device| failed.devids.contains(&device.devid)) {
+            failed.first.take()
+        } else {
+            None
         }
     }
 

@@ -25,9 +25,10 @@ pub(super) fn read_file(inode: &Inode) -> Result<InodeItem> {
 pub(super) fn refuse_flags(inode: &Inode, guards: InodeFlags) -> Result<()> {
     let guards = guards | InodeFlags::RO_VERITY;
     let _state = lock::read(&inode.lock)?;
-    match read_file(inode)?.flags().intersects(guards) {
-        true => Err(Error::NotPermitted(inode.id)),
-        false => Ok(()),
+    if read_file(inode)?.flags().intersects(guards) {
+        Err(Error::NotPermitted(inode.id))
+    } else {
+        Ok(())
     }
 }
 
@@ -85,9 +86,10 @@ impl Files {
     /// step. The caller has locked the file's extents. This thread commits itself, because reclaiming space
     /// writes back files and would wait for these locks.
     pub(super) fn commit_between_steps(&self, next: EditEstimate) -> Result<()> {
-        match self.inodes.transactions()?.wants_commit(next) {
-            true => Ok(self.inodes.transactions()?.commit_running()?),
-            false => Ok(()),
+        if self.inodes.transactions()?.wants_commit(next) {
+            Ok(self.inodes.transactions()?.commit_running()?)
+        } else {
+            Ok(())
         }
     }
 }

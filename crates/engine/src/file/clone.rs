@@ -322,9 +322,10 @@ impl Files {
     ) -> Result<(DelallocReservation, usize)> {
         let sectorsize = self.roots.sectorsize();
         let inline_bytes = WriteBuffer::need_bytes(0, sectorsize, sectorsize);
-        let data_bytes = match writes_data {
-            true => inline_bytes + GROW_SECTORS * sectorsize,
-            false => 0,
+        let data_bytes = if writes_data {
+            inline_bytes + GROW_SECTORS * sectorsize
+        } else {
+            0
         };
         let step = met.clamp(LEAST_STEP, STEP);
         match self.inodes.reserve_delalloc(data_bytes, cost_of(step)) {
@@ -365,9 +366,10 @@ impl Files {
         if src_end > src_size || dst_end > dst_size {
             return Err(Error::Invalid("range behind the end of the file"));
         }
-        let len = match src_end == src_size && dst_end == dst_size {
-            true => len,
-            false => len - len % self.roots.sectorsize(),
+        let len = if src_end == src_size && dst_end == dst_size {
+            len
+        } else {
+            len - len % self.roots.sectorsize()
         };
         self.check_places(pair, Share { from, to, len })
     }

@@ -113,9 +113,10 @@ impl Extent {
                 [head.as_bytes(), &inline.stored].concat()
             }
             Extent::Disk(part) => {
-                let kind = match part.prealloc {
-                    true => FileExtentKind::Prealloc,
-                    false => FileExtentKind::Regular,
+                let kind = if part.prealloc {
+                    FileExtentKind::Prealloc
+                } else {
+                    FileExtentKind::Regular
                 };
                 let head = head(
                     kind,

@@ -330,9 +330,10 @@ impl ExtentEdit {
         }
         for (disk, data, count) in self.ref_changes() {
             for _ in 0..count.unsigned_abs() {
-                match count > 0 {
-                    true => target.add_data_ref(disk, data),
-                    false => target.drop_data_ref(disk, data),
+                if count > 0 {
+                    target.add_data_ref(disk, data)
+                } else {
+                    target.drop_data_ref(disk, data)
                 }
             }
         }

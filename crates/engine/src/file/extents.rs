@@ -115,9 +115,12 @@ impl<'v> FileExtents<'v> {
             return Ok(false);
         };
         let range = decode(self.chunks, key, bytes)
-            .and_then(|range| match range.start < self.floor {
-                true => Err(CorruptItem::ExtentOverlap),
-                false => Ok(range),
+            .and_then(|range| {
+                if range.start < self.floor {
+                    Err(CorruptItem::ExtentOverlap)
+                } else {
+                    Ok(range)
+                }
             })
             .map_err(|what| Error::Corrupt {
                 tree: self.file.root,

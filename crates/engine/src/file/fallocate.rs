@@ -102,10 +102,7 @@ impl Steps {
 
     fn cost(self) -> EditEstimate {
         let cost = EditEstimate::neighbours(EXTENT_ITEMS * self.extents as u64);
-        match self.frees {
-            true => cost.freeing(),
-            false => cost,
-        }
+        if self.frees { cost.freeing() } else { cost }
     }
 }
 
@@ -171,10 +168,11 @@ impl Files {
         if !mode.keeps_size() && end > size {
             self.grow_locked(&inode, &mut extents, end, means.edges)?;
         }
-        match changes {
-            true => self.note_fallocate(&inode, mode),
+        if changes {
+            self.note_fallocate(&inode, mode)
+        } else {
             // As in the kernel, punching a hole where there is one does not change the times.
-            false => Ok(()),
+            Ok(())
         }
     }
 
@@ -206,12 +204,11 @@ impl Files {
             let need = DelallocReservation::nocow(&self.inodes, 2 * sectorsize, cost)?;
             self.write_nocow_only(inode, WriteTarget::At(edge.start), &zeros, need)?;
         }
-        match whole.is_empty() {
-            true => Ok(()),
-            false => {
-                let len = whole.end - whole.start;
-                self.fallocate(inode.id, Fallocate::PunchHole, whole.start, len)
-            }
+        if whole.is_empty() {
+            Ok(())
+        } else {
+            let len = whole.end - whole.start;
+            self.fallocate(inode.id, Fallocate::PunchHole, whole.start, len)
         }
     }
 
@@ -292,9 +289,10 @@ impl Files {
             let grows = !keep_size && range.end > size;
             return Ok(if grows { grow_bytes } else { 0 });
         }
-        Ok(match is_whole_hole {
-            true => 0,
-            false => edge_bytes + grow_bytes,
+        Ok(if is_whole_hole {
+            0
+        } else {
+            edge_bytes + grow_bytes
         })
     }
 
@@ -523,9 +521,10 @@ impl Files {
         let item = read_file(inode)?;
         let size = state.buffer.size_over(item.size.get());
         edges.join(state.buffer.forget(whole.clone(), sectorsize));
-        let cut = match first == last {
-            true => vec![first],
-            false => vec![first, last],
+        let cut = if first == last {
+            vec![first]
+        } else {
+            vec![first, last]
         };
         for sector in cut {
             let from = sector.start.max(range.start);

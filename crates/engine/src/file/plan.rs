@@ -247,9 +247,10 @@ impl TakenData<'_> {
                 break;
             }
         }
-        let property = match flags.contains(InodeFlags::COMPRESS) {
-            true => self.compression_property(files)?,
-            false => None,
+        let property = if flags.contains(InodeFlags::COMPRESS) {
+            self.compression_property(files)?
+        } else {
+            None
         };
         Ok(StoragePlan {
             groups,

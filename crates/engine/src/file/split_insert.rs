@@ -226,10 +226,11 @@ impl Files {
 
     fn reserve_items(&self, items: u64) -> Result<Option<Reservation<'_>>> {
         let (manager, cost) = (self.inodes.transactions()?, cost_of(items));
-        Ok(match manager.has_memory_for(cost) {
+        Ok(if manager.has_memory_for(cost) {
             // Leave room for an operation that frees space, or a full volume could not be emptied.
-            true => manager.try_reserve(cost.and(EditEstimate::of_freeing())),
-            false => None,
+            manager.try_reserve(cost.and(EditEstimate::of_freeing()))
+        } else {
+            None
         })
     }
 
@@ -250,9 +251,10 @@ impl Files {
             let is_last = left.len() == 1;
             let end = dirty_ranges.last().map_or(0, |piece| piece.range().end);
             // The size moves only up to the end of this batch, whose extents exist by then (WRITEBACK-2).
-            let after = match is_last {
-                true => group.size.end,
-                false => size.max(end.min(group.size.end)),
+            let after = if is_last {
+                group.size.end
+            } else {
+                size.max(end.min(group.size.end))
             };
             let entered = match self.reserve_part(most) {
                 Ok(None) => {

@@ -94,9 +94,10 @@ impl Files {
     /// Checks that a file without fs-verity is written to. Returns the same as `syncs_writes`.
     pub(super) fn admit_write(&self, inode: &Inode) -> Result<bool> {
         let flags = look_at_inode(&inode.tree, inode.id, |item| item.flags())?;
-        match flags.contains(InodeFlags::RO_VERITY) {
-            true => Err(Error::NotPermitted(inode.id)),
-            false => must_sync(flags),
+        if flags.contains(InodeFlags::RO_VERITY) {
+            Err(Error::NotPermitted(inode.id))
+        } else {
+            must_sync(flags)
         }
     }
 

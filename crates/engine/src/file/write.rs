@@ -65,10 +65,7 @@ impl Files {
         } else {
             self.write_buffered(&inode, WriteTarget::At(offset), bytes)?;
         }
-        match syncs {
-            true => self.fsync(&inode),
-            false => Ok(()),
-        }
+        if syncs { self.fsync(&inode) } else { Ok(()) }
     }
 
     /// Writes at the end of the file, atomically with finding that end. Returns the offset.
@@ -97,9 +94,10 @@ impl Files {
         }
         // The write may have fallen back to the buffer.
         let is_buffered = lock::read(&inode.lock)?.buffer.is_dirty();
-        match is_buffered {
-            true => self.write_back(&inode),
-            false => Ok(()),
+        if is_buffered {
+            self.write_back(&inode)
+        } else {
+            Ok(())
         }
     }
 
@@ -314,14 +312,13 @@ impl Files {
         for sectors in &buffered {
             own.clear(sectors.clone());
         }
-        match own.is_empty() {
-            true => self.enter_write(inode, &mut item)?,
-            false => {
-                let job = Job::of_own(self, inode, &mut state, &mut extents, (item, own, need));
-                drop(state);
-                self.run_jobs(vec![job])?;
-                state = lock::write(&inode.lock)?;
-            }
+        if own.is_empty() {
+            self.enter_write(inode, &mut item)?
+        } else {
+            let job = Job::of_own(self, inode, &mut state, &mut extents, (item, own, need));
+            drop(state);
+            self.run_jobs(vec![job])?;
+            state = lock::write(&inode.lock)?;
         }
         for sectors in buffered {
             let part = sectors.start.max(offset)..sectors.end.min(end);

@@ -146,12 +146,12 @@ impl EncodedWrite<'_> {
             return Ok(false);
         };
         // Grow the file only when there is space for the data: a refusal must change nothing.
-        let extent_edit = match self.range.start > size {
-            true => self
-                .files
+        let extent_edit = if self.range.start > size {
+            self.files
                 .grow_locked(self.inode, extents, self.range.start, grown)
-                .and_then(|()| ExtentEdit::load(self.inode, sectorsize, self.range.clone())),
-            false => Ok(extent_edit),
+                .and_then(|()| ExtentEdit::load(self.inode, sectorsize, self.range.clone()))
+        } else {
+            Ok(extent_edit)
         };
         let stored = extent_edit.and_then(|extent_edit| self.store_at(disk, extent_edit));
         if stored.is_err() {

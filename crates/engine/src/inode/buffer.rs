@@ -93,10 +93,7 @@ impl WriteBuffer {
         let end = offset + bytes.len() as u64;
         let sectors = sectors_of(offset..end, sectorsize);
         let known = self.dirty.sector_bytes(sectors.clone(), sectorsize);
-        let spare = match self.dirty.is_empty() {
-            true => sectorsize,
-            false => 0,
-        };
+        let spare = if self.dirty.is_empty() { sectorsize } else { 0 };
         let need = sectors.end - sectors.start - known + spare;
         debug_assert!(delalloc.data_bytes() >= need, "BUFFER-3");
         delalloc.shrink(delalloc.data_bytes().saturating_sub(need));
@@ -109,9 +106,10 @@ impl WriteBuffer {
     /// ones and were reserved ahead.
     pub(crate) fn is_reserved(&self, range: Range<u64>, sectorsize: u64) -> bool {
         let sectors = sectors_of(range, sectorsize);
-        let old_end = match self.goes_on(&sectors) {
-            true => self.ahead.start,
-            false => sectors.end,
+        let old_end = if self.goes_on(&sectors) {
+            self.ahead.start
+        } else {
+            sectors.end
         };
         let old = sectors.start..old_end;
         old.is_empty() || self.dirty.sector_bytes(old.clone(), sectorsize) == old.end - old.start

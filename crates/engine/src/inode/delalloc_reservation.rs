@@ -154,9 +154,10 @@ impl DelallocReservation {
             inodes.transactions()?.commit_running()?;
             manager.wait_for_readers();
         }
-        match manager.fits_now(room) {
-            true => Ok(()),
-            false => Err(Error::NoSpace),
+        if manager.fits_now(room) {
+            Ok(())
+        } else {
+            Err(Error::NoSpace)
         }
     }
 
@@ -292,9 +293,10 @@ impl Inodes {
     /// and the remainders of an old extent that it splits. Checksum items are added. Fragmented free space
     /// may produce more extents than estimated here (`count_piece`).
     pub(crate) fn cost_of_data(&self, data_bytes: u64) -> EditEstimate {
-        let extent_bytes = match self.settings.expects_compression() {
-            false => MAX_EXTENT_BYTES,
-            true => WINDOW_BYTES,
+        let extent_bytes = if self.settings.expects_compression() {
+            WINDOW_BYTES
+        } else {
+            MAX_EXTENT_BYTES
         };
         let sectorsize = self.roots.sectorsize();
         let extents = data_bytes.div_ceil(extent_bytes);

@@ -64,9 +64,10 @@ impl Change {
                 bytes[offset..offset + 8].copy_from_slice(&transid);
             }
         }
-        match there {
-            true => Edit::Put(key, value),
-            false => Edit::Insert(key, value),
+        if there {
+            Edit::Put(key, value)
+        } else {
+            Edit::Insert(key, value)
         }
     }
 }

@@ -143,9 +143,10 @@ impl Inodes {
     /// Reserves metadata for a step. Also returns the most items that the step may delete.
     fn reserve_step(&self) -> Result<(Reservation<'_>, usize)> {
         let cost = |step: usize| EditEstimate::neighbours((step + STEP_EDITS) as u64).freeing();
-        let step = match self.transactions()?.fits_now(cost(STEP)) {
-            true => STEP,
-            false => STEP_WHEN_FULL,
+        let step = if self.transactions()?.fits_now(cost(STEP)) {
+            STEP
+        } else {
+            STEP_WHEN_FULL
         };
         Ok((self.reserve_metadata(cost(step))?, step))
     }

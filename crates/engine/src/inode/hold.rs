@@ -108,9 +108,10 @@ impl Inodes {
             return Err(Error::IsADirectory(id));
         }
         may_write(&inode.tree, id, &item)?;
-        match item.flags().contains(InodeFlags::APPEND) && !appends {
-            true => Err(Error::NotPermitted(id)),
-            false => Ok(held),
+        if item.flags().contains(InodeFlags::APPEND) && !appends {
+            Err(Error::NotPermitted(id))
+        } else {
+            Ok(held)
         }
     }
 }

@@ -41,9 +41,10 @@ pub(crate) fn may_write(tree: &Tree, id: FileId, item: &InodeItem) -> Result<()>
 /// Checks that an inode is neither append-only nor immutable, so that its names and attributes may change.
 pub(crate) fn check_mutable(id: FileId, item: &InodeItem) -> Result<()> {
     let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
-    match item.flags().intersects(guards) {
-        true => Err(Error::NotPermitted(id)),
-        false => Ok(()),
+    if item.flags().intersects(guards) {
+        Err(Error::NotPermitted(id))
+    } else {
+        Ok(())
     }
 }
 

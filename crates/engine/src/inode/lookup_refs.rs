@@ -56,9 +56,10 @@ impl Inodes {
         if let Some(refs) = refs.as_ref()
             && inode.tree.acquire().is_ok()
         {
-            match refs.pin(inode.id) {
-                true => state.open_count += 1,
-                false => _ = inode.tree.release(),
+            if refs.pin(inode.id) {
+                state.open_count += 1;
+            } else {
+                _ = inode.tree.release();
             }
         }
     }

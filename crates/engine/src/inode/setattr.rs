@@ -87,9 +87,10 @@ impl Inodes {
         draft.put_inode(id.ino, &item);
         let attr = self.with_delalloc(&inode, &state, Attr::of(id, &item)?)?;
         let txn = self.join_to_change(reservation, &inode.tree)?;
-        match set.of_writes && mode == old_mode {
-            true => note_times(&txn, &inode, &mut item),
-            false => draft.enter(&txn),
+        if set.of_writes && mode == old_mode {
+            note_times(&txn, &inode, &mut item)
+        } else {
+            draft.enter(&txn)
         }
         drop((txn, state));
         self.flush_lazy_times();

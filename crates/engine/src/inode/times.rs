@@ -25,21 +25,21 @@ impl Inodes {
     pub(crate) fn set_lazy_times(&self, are_lazy: bool) -> Result<()> {
         self.transactions()?;
         self.roots.lazy_times().set_wanted(are_lazy);
-        match are_lazy {
-            true => Ok(()),
-            false => {
-                nonblocking::check()?;
-                self.write_times()
-            }
+        if are_lazy {
+            Ok(())
+        } else {
+            nonblocking::check()?;
+            self.write_times()
         }
     }
 
     /// Returns the estimate for recording the time of a change. With lazy times it includes a later write of
     /// the times.
     pub(crate) fn cost_of_times(&self) -> EditEstimate {
-        match self.has_lazy_times() {
-            true => EditEstimate::items(2),
-            false => EditEstimate::items(1),
+        if self.has_lazy_times() {
+            EditEstimate::items(2)
+        } else {
+            EditEstimate::items(1)
         }
     }
 

@@ -103,9 +103,10 @@ impl Volume {
         let mut shared = false;
         self.extent_users(extent, None, &mut cache.roots, &mut |user| {
             shared = user.file() != id;
-            match shared {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if shared {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         })?;
         if cache.shared.len() >= MAX_REMEMBERED {

@@ -250,9 +250,10 @@ impl Volume {
             let devid = item.devid.get();
             let own = allocations.iter().filter(|own| own.devid.0 == devid);
             // The device item is from the last commit.
-            let used = match self.is_writable() {
-                true => own.map(DeviceAllocation::device_bytes).sum(),
-                false => item.bytes_used.get(),
+            let used = if self.is_writable() {
+                own.map(DeviceAllocation::device_bytes).sum()
+            } else {
+                item.bytes_used.get()
             };
             let unused = item.total_bytes.get().saturating_sub(used);
             let unused = unused / STRIPE_LEN * STRIPE_LEN;

@@ -73,9 +73,10 @@ impl TreeStats {
         self.total_seek_bytes = self.total_seek_bytes.saturating_add(distance);
         self.max_seek_bytes = self.max_seek_bytes.max(distance);
         *self.seeks.entry(distance).or_default() += 1;
-        match last < block {
-            true => self.forward_seeks += 1,
-            false => self.backward_seeks += 1,
+        if last < block {
+            self.forward_seeks += 1;
+        } else {
+            self.backward_seeks += 1;
         }
         if *cluster != nodesize {
             self.total_cluster_bytes += *cluster;

@@ -129,10 +129,7 @@ impl<R> Led<'_, R> {
     /// the log was long enough.
     fn serve(&mut self, log_time: Duration, all_came: bool) {
         let mut state = self.queue.state.lock();
-        let came_during = match all_came {
-            true => state.waiting.len(),
-            false => 0,
-        };
+        let came_during = if all_came { state.waiting.len() } else { 0 };
         state.crowd = (self.taken.len() + came_during).max(state.crowd - 1);
         state.log_time = (state.log_time * 3 + log_time) / 4;
         for served in self.taken.drain(..) {

@@ -160,9 +160,10 @@ impl Draft<'_> {
         if find_record(old, name).is_some() {
             return Err(Error::Exists);
         }
-        match has_room(&self.tree().view, old.len(), more) {
-            true => Ok(()),
-            false => Err(Error::NameHashFull),
+        if has_room(&self.tree().view, old.len(), more) {
+            Ok(())
+        } else {
+            Err(Error::NameHashFull)
         }
     }
 

@@ -32,10 +32,7 @@ pub(super) fn inherited(
 
 fn read(tree: &Tree, dir: FileId) -> Result<Inherited> {
     let find = |name| find_xattr(&tree.view, dir.ino, name);
-    let default_acl = match tree.acls {
-        true => find(acl::DEFAULT)?,
-        false => None,
-    };
+    let default_acl = if tree.acls { find(acl::DEFAULT)? } else { None };
     let default_acl = match default_acl.as_deref().map(acl::parse) {
         Some(Parsed::Acl(acl)) => Some(acl),
         _ => None,

@@ -217,9 +217,10 @@ impl Namespace {
     }
 
     fn lookup_component(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
-        match name.len() > MAX_NAME_BYTES {
-            true => Err(Error::NameTooLong),
-            false => self.lookup(dir, name),
+        if name.len() > MAX_NAME_BYTES {
+            Err(Error::NameTooLong)
+        } else {
+            self.lookup(dir, name)
         }
     }
 

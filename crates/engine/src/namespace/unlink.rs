@@ -144,9 +144,10 @@ impl Namespace {
     ) -> Result<AfterUnlink<'a>> {
         let ino = inode.id.ino;
         let is_dir = kind_of(inode.id, item)? == FileKind::Directory;
-        let links = match is_dir {
-            true => 0,
-            false => item.nlink.get().saturating_sub(1),
+        let links = if is_dir {
+            0
+        } else {
+            item.nlink.get().saturating_sub(1)
         };
         if is_dir {
             check_empty(&inode.tree.view, inode.id)?;

@@ -102,9 +102,10 @@ impl Caller {
     /// Locks: none of an inode, so inodes may be locked by the caller.
     pub fn may(&self, volume: &Volume, file: FileId, mask: Mask) -> Result<bool, Error> {
         let attr = volume.stored_attr(file)?;
-        let acl = match volume.counts_acls() && !file.is_empty_subvolume_dir() {
-            true => volume.xattr(file, acl::ACCESS)?,
-            false => None,
+        let acl = if volume.counts_acls() && !file.is_empty_subvolume_dir() {
+            volume.xattr(file, acl::ACCESS)?
+        } else {
+            None
         };
         let granted = match acl.as_deref().and_then(acl::entries) {
             Some(entries) => acl::grants(&entries, self, &attr, mask),
@@ -112,9 +113,10 @@ impl Caller {
         };
         let is_dir = attr.kind == FileKind::Directory;
         // Even a privileged caller cannot execute a file without any execute bit.
-        let overridden = match is_dir || mask & SEARCH == 0 || attr.mode & 0o111 != 0 {
-            true => self.has(CAP_DAC_OVERRIDE),
-            false => false,
+        let overridden = if is_dir || mask & SEARCH == 0 || attr.mode & 0o111 != 0 {
+            self.has(CAP_DAC_OVERRIDE)
+        } else {
+            false
         };
         let searched =
             self.has(CAP_DAC_READ_SEARCH) && mask & WRITE == 0 && (is_dir || mask & SEARCH == 0);

@@ -68,17 +68,19 @@ impl Rights<'_> {
                 return Err(Refused::ReadOnly);
             }
         }
-        match self.caller.may(self.volume, file, mask)? {
-            true => Ok(()),
-            false => Err(Refused::Access),
+        if self.caller.may(self.volume, file, mask)? {
+            Ok(())
+        } else {
+            Err(Refused::Access)
         }
     }
 
     /// Allows operations that concern the whole volume, or read it as it is on disk.
     pub fn administer(&self) -> Result<(), Refused> {
-        match self.caller.is_administrator() {
-            true => Ok(()),
-            false => Err(Refused::Permission),
+        if self.caller.is_administrator() {
+            Ok(())
+        } else {
+            Err(Refused::Permission)
         }
     }
 
@@ -109,17 +111,19 @@ impl Rights<'_> {
     /// Allows operations of the owner: changing a subvolume's flags or its received UUID, and taking a
     /// snapshot of it.
     pub fn own(&self, file: FileId) -> Result<(), Refused> {
-        match self.caller.owns(&self.volume.stored_attr(file)?) {
-            true => Ok(()),
-            false => Err(Refused::Permission),
+        if self.caller.owns(&self.volume.stored_attr(file)?) {
+            Ok(())
+        } else {
+            Err(Refused::Permission)
         }
     }
 
     /// Allows deleting subvolumes in general.
     pub fn delete_subvolumes(&self) -> Result<(), Refused> {
-        match self.caller.is_administrator() || self.user_subvol_rm_allowed {
-            true => Ok(()),
-            false => Err(Refused::Permission),
+        if self.caller.is_administrator() || self.user_subvol_rm_allowed {
+            Ok(())
+        } else {
+            Err(Refused::Permission)
         }
     }
 
@@ -132,9 +136,10 @@ impl Rights<'_> {
         self.may(dir, WRITE | SEARCH)?;
         let holder = self.volume.stored_attr(dir)?;
         let is_sticky = holder.mode & STICKY != 0 && !self.caller.owns(&holder);
-        match is_sticky && !self.caller.owns(&self.volume.stored_attr(subvolume)?) {
-            true => Err(Refused::Permission),
-            false => Ok(()),
+        if is_sticky && !self.caller.owns(&self.volume.stored_attr(subvolume)?) {
+            Err(Refused::Permission)
+        } else {
+            Ok(())
         }
     }
 

@@ -131,9 +131,10 @@ impl Snapshot {
     /// Errors: it changed, which the hold should have prevented.
     pub fn check_unchanged(&self) -> Result<()> {
         let still = self.tree.is_read_only() && self.tree.view.committed() == self.view.committed();
-        match still {
-            true => Ok(()),
-            false => Err(Error::WritableSubvolume(self.id())),
+        if still {
+            Ok(())
+        } else {
+            Err(Error::WritableSubvolume(self.id()))
         }
     }
 }

@@ -47,9 +47,10 @@ impl Subvolumes {
             let mut met = None;
             let deleted = self.delete_locked(place.dir, &place.name, false, |found| {
                 met = Some(found);
-                match found == root {
-                    true => check(place.dir, root),
-                    false => Err(Error::NotFound.into()),
+                if found == root {
+                    check(place.dir, root)
+                } else {
+                    Err(Error::NotFound.into())
                 }
             });
             let was_moved = match (met, &deleted) {

@@ -103,9 +103,10 @@ impl Volume {
         let roots = Arc::new(Roots::open(pool, superblock, &roots_options)?);
         roots.load_device_errors()?;
         let transactions = options.transaction_options();
-        let manager = match options.writable {
-            true => Some(Arc::new(TransactionManager::open(&roots, &transactions)?)),
-            false => None,
+        let manager = if options.writable {
+            Some(Arc::new(TransactionManager::open(&roots, &transactions)?))
+        } else {
+            None
         };
         let inodes = Arc::new(Inodes::new(
             &roots,

@@ -34,9 +34,10 @@ impl OpenFile {
     ///
     /// Dropping the file waits in any case.
     pub fn close(self) -> std::result::Result<(), OpenFile> {
-        match self.would_block() {
-            true => Err(self),
-            false => Ok(()),
+        if self.would_block() {
+            Err(self)
+        } else {
+            Ok(())
         }
     }
 

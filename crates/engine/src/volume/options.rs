@@ -222,9 +222,10 @@ impl OpenOptions {
             .ignore_truncation(self.data.rescue.ignore_bad_roots)
             .ignore_super_flags(self.data.rescue.ignore_super_flags && !self.writable)
             .scan(self.scan.clone())
-            .superblock_copies(match self.data.rescue.use_backup_root {
-                true => CopyChoice::Any,
-                false => CopyChoice::First,
+            .superblock_copies(if self.data.rescue.use_backup_root {
+                CopyChoice::Any
+            } else {
+                CopyChoice::First
             })
             .access(if self.writable {
                 Access::Write

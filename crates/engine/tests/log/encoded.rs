@@ -219,9 +219,10 @@ impl World {
             (Fallocate::ZeroRange { keep_size: false }, true, false),
             (Fallocate::ZeroRange { keep_size: true }, true, true),
         ][rng.below(5) as usize];
-        let (offset, len) = match rng.one_in(2) {
-            true => (offset, (1 + rng.below(16)) * SECTOR),
-            false => (offset + rng.below(SECTOR), 1 + rng.below(30_000)),
+        let (offset, len) = if rng.one_in(2) {
+            (offset, (1 + rng.below(16)) * SECTOR)
+        } else {
+            (offset + rng.below(SECTOR), 1 + rng.below(30_000))
         };
         self.log.push(format!("{mode:?} {which} {offset} {len}"));
         let allocated = self.volume.fallocate(self.ids[which], mode, offset, len);

@@ -15,10 +15,7 @@ use crate::cut::made_on;
 use crate::workloads::{Run, Step, base, base_of, is_soak, kernel_replays, random_log};
 
 pub(crate) fn count(usual: usize, soak: usize) -> usize {
-    match is_soak() {
-        true => soak,
-        false => usual,
-    }
+    if is_soak() { soak } else { usual }
 }
 
 /// Damaged blocks, data with a wrong checksum, and an old superblock.

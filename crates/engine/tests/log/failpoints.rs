@@ -164,9 +164,10 @@ impl Stopping {
     }
 
     fn check(&self) -> io::Result<()> {
-        match self.is_stopped.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("stopped")),
-            false => Ok(()),
+        if self.is_stopped.load(Ordering::Relaxed) {
+            Err(io::Error::other("stopped"))
+        } else {
+            Ok(())
         }
     }
 }

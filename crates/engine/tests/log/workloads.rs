@@ -382,16 +382,17 @@ impl Run {
     ) -> Run {
         let volume = open_all(through, true).unwrap();
         let first = see(&volume);
-        let held = match holds {
-            true => first
+        let held = if holds {
+            first
                 .inodes
                 .keys()
                 .map(|ino| {
                     let id = FileId::new(RootId::FS_TREE, InodeNr(*ino));
                     volume.open_file(id).unwrap()
                 })
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
         Run {
             devices,
@@ -552,9 +553,10 @@ impl Run {
             .iter()
             .map(|state| state.names_of(ino).len())
             .max();
-        match most < Some(names.len()) {
-            true => Err(format!("inode {ino} has too many names: {names:?}")),
-            false => Ok(()),
+        if most < Some(names.len()) {
+            Err(format!("inode {ino} has too many names: {names:?}"))
+        } else {
+            Ok(())
         }
     }
 
@@ -564,9 +566,10 @@ impl Run {
         let since = &self.states[from - 1..];
         if since.iter().any(|state| !state.inodes.contains_key(&ino)) {
             let is_gone = from == self.states.len();
-            return match is_gone && after.inodes.contains_key(&ino) {
-                true => Err(format!("inode {ino} is gone and synced, and there again")),
-                false => Ok(()),
+            return if is_gone && after.inodes.contains_key(&ino) {
+                Err(format!("inode {ino} is gone and synced, and there again"))
+            } else {
+                Ok(())
             };
         }
         let Some(found) = after.inodes.get(&ino) else {
@@ -670,19 +673,17 @@ fn files_synced_after_one_or_two_operations_are_kept() {
 fn files_synced_among_many_operations_are_kept() {
     let base = base();
     let mut rng = Rng::new(seed("files_synced_among_many_operations_are_kept"));
-    let count = match is_soak() {
-        true => 20_000,
-        false => 250,
-    };
+    let count = if is_soak() { 20_000 } else { 250 };
     let mut logs = 0;
     for number in 0..count {
         let holds = rng.one_in(2);
         let mut run = Run::begin(&base, holds);
         let mut steps = Vec::new();
         for _ in 0..4 + rng.below(8) {
-            let step = match rng.one_in(3) {
-                true => Step::Sync(rng.next_u64()),
-                false => Step::Do(OPS[rng.below(OPS.len() as u64) as usize]),
+            let step = if rng.one_in(3) {
+                Step::Sync(rng.next_u64())
+            } else {
+                Step::Do(OPS[rng.below(OPS.len() as u64) as usize])
             };
             if !run.step(step) {
                 continue;
@@ -704,9 +705,10 @@ pub(crate) fn random_log(base: &[MemDevice], rng: &mut Rng) -> (Vec<Step>, Run) 
         let mut run = Run::begin(base, rng.one_in(2));
         let mut steps = Vec::new();
         for _ in 0..4 + rng.below(10) {
-            let step = match rng.one_in(3) {
-                true => Step::Sync(rng.next_u64()),
-                false => Step::Do(OPS[rng.below(OPS.len() as u64) as usize]),
+            let step = if rng.one_in(3) {
+                Step::Sync(rng.next_u64())
+            } else {
+                Step::Do(OPS[rng.below(OPS.len() as u64) as usize])
             };
             if run.step(step) {
                 steps.push(step);
@@ -748,10 +750,7 @@ fn kernel_replays_logs_of_workloads() {
     let base = base();
     let mut rng = Rng::new(seed(name));
     let scratch = Scratch::new().unwrap();
-    let count = match is_soak() {
-        true => 1000,
-        false => 20,
-    };
+    let count = if is_soak() { 1000 } else { 20 };
     for number in 0..count {
         let (steps, run) = random_log(&base, &mut rng);
         let what = format!("{name}: {number}: {steps:?}");

@@ -165,9 +165,10 @@ fn check_and_kernel_accept_what_operations_leave() {
             }
             for entry in fs::read_dir(mount.path()).unwrap() {
                 let path = entry.unwrap().path();
-                match path.symlink_metadata().unwrap().is_dir() {
-                    true => fs::remove_dir_all(&path).unwrap(),
-                    false => fs::remove_file(&path).unwrap(),
+                if path.symlink_metadata().unwrap().is_dir() {
+                    fs::remove_dir_all(&path).unwrap()
+                } else {
+                    fs::remove_file(&path).unwrap()
                 }
             }
             mount.sync().unwrap();

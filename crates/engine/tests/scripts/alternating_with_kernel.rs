@@ -101,9 +101,10 @@ fn judge(volume: &KernelVolume, model: &ModelFs) -> Result<(), Problem> {
     let shown = Manifest::of_dir(mount.path()).unwrap();
     differences.extend(model.compare_default(&shown));
     mount.unmount().unwrap();
-    match differences.is_empty() {
-        true => Ok(()),
-        false => Err(Problem::Shown(differences)),
+    if differences.is_empty() {
+        Ok(())
+    } else {
+        Err(Problem::Shown(differences))
     }
 }
 
@@ -146,9 +147,10 @@ fn engine_and_kernel_do_one_script_in_turns() {
     if !kernel::or_skip(TEST) {
         return;
     }
-    let (many, count) = match is_soak() {
-        true => (usize::MAX, 1500),
-        false => (4, 240),
+    let (many, count) = if is_soak() {
+        (usize::MAX, 1500)
+    } else {
+        (4, 240)
     };
     let given = std::env::var("UBTRFS_CASES").ok();
     let many = given.and_then(|many| many.parse().ok()).unwrap_or(many);

@@ -205,9 +205,10 @@ impl EngineTarget {
     fn check_xattr(&self, id: FileId, name: &[u8]) -> OpResult<()> {
         let kind = self.attr(id)?.kind;
         let takes_user = matches!(kind, FileKind::Regular | FileKind::Directory);
-        match name.starts_with(b"user.") && !takes_user {
-            true => Err(OpError::NotPermitted),
-            false => Ok(()),
+        if name.starts_with(b"user.") && !takes_user {
+            Err(OpError::NotPermitted)
+        } else {
+            Ok(())
         }
     }
 
@@ -325,9 +326,10 @@ impl EngineTarget {
     /// Returns the subvolume whose root directory is at a path.
     fn subvolume_at(&self, path: &FsPath) -> OpResult<RootId> {
         let id = self.find(path)?;
-        match id.ino == InodeNr::FIRST_FREE && !id.is_empty_subvolume_dir() {
-            true => Ok(id.root),
-            false => Err(OpError::InvalidArgument),
+        if id.ino == InodeNr::FIRST_FREE && !id.is_empty_subvolume_dir() {
+            Ok(id.root)
+        } else {
+            Err(OpError::InvalidArgument)
         }
     }
 }

@@ -119,9 +119,10 @@ impl Work<'_> {
     fn dir(&mut self) -> FileId {
         let top = self.volume.root_dir(RootId::FS_TREE);
         let top = top.unwrap_or(FileId::new(RootId::FS_TREE, InodeNr(256)));
-        match self.rng.one_in(3) {
-            true => top,
-            false => self.any(FileKind::Directory).map_or(top, |entry| entry.id),
+        if self.rng.one_in(3) {
+            top
+        } else {
+            self.any(FileKind::Directory).map_or(top, |entry| entry.id)
         }
     }
 

@@ -159,9 +159,10 @@ fn is_sound(
     is_excused: impl Fn(&Issue) -> bool,
 ) -> std::result::Result<(), String> {
     let is_sound = report.unlisted() == 0 && report.issues.iter().all(is_excused);
-    match is_sound {
-        true => Ok(()),
-        false => Err(report.to_string()),
+    if is_sound {
+        Ok(())
+    } else {
+        Err(report.to_string())
     }
 }
 

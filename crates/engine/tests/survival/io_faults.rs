@@ -202,9 +202,10 @@ fn survives(
         }
     };
     let (history, promise, rules) = promise;
-    let checked = match mirrored {
-        true => check_but(&trial.good, &MIRROR_FAULTS),
-        false => check_after_cut(&trial.good),
+    let checked = if mirrored {
+        check_but(&trial.good, &MIRROR_FAULTS)
+    } else {
+        check_after_cut(&trial.good)
     };
     checked.unwrap_or_else(|issues| panic!("{issues}"));
     let volume = open(&trial.good, options).unwrap_or_else(|error| panic!("{error}"));

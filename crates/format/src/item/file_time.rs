@@ -56,9 +56,10 @@ impl From<FileTime> for SystemTime {
     fn from(time: FileTime) -> SystemTime {
         let nanoseconds = Duration::from_nanos(u64::from(time.nsec.min(999_999_999)));
         let seconds = Duration::from_secs(time.sec.unsigned_abs());
-        let whole = match time.sec < 0 {
-            true => UNIX_EPOCH.checked_sub(seconds),
-            false => UNIX_EPOCH.checked_add(seconds),
+        let whole = if time.sec < 0 {
+            UNIX_EPOCH.checked_sub(seconds)
+        } else {
+            UNIX_EPOCH.checked_add(seconds)
         };
         let time = whole.and_then(|time| time.checked_add(nanoseconds));
         time.unwrap_or(UNIX_EPOCH)

@@ -31,9 +31,10 @@ pub(super) fn online_cpus() -> io::Result<usize> {
 /// Checks that this kernel measures how long threads wait.
 pub(super) fn check_waits_are_counted() -> io::Result<()> {
     // Without the measurement, all fields are zero.
-    match fs::read_to_string("/proc/self/schedstat")?.starts_with("0 0 0") {
-        false => Ok(()),
-        true => Err(io::ErrorKind::Unsupported.into()),
+    if fs::read_to_string("/proc/self/schedstat")?.starts_with("0 0 0") {
+        Err(io::ErrorKind::Unsupported.into())
+    } else {
+        Ok(())
     }
 }
 

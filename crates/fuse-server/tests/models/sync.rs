@@ -26,9 +26,10 @@ impl<T> OnceLock<T> {
     }
 
     pub(crate) fn get(&self) -> Option<&T> {
-        match self.is_set.load(Ordering::Acquire) {
-            true => self.value.get(),
-            false => None,
+        if self.is_set.load(Ordering::Acquire) {
+            self.value.get()
+        } else {
+            None
         }
     }
 }

@@ -69,9 +69,10 @@ impl Appends {
         range: Range<u64>,
         size: impl FnOnce() -> Result<u64>,
     ) -> Result<Admitted<'_>> {
-        let mut runs = match nonblocking::is_set() {
-            true => self.0.try_lock().ok_or(Errno::WOULD_BLOCK)?,
-            false => self.0.lock(),
+        let mut runs = if nonblocking::is_set() {
+            self.0.try_lock().ok_or(Errno::WOULD_BLOCK)?
+        } else {
+            self.0.lock()
         };
         // APPENDS-4
         if runs.get(&id).is_none_or(Run::is_given_up) {

@@ -178,9 +178,10 @@ impl<S: Source> Adapter<S> {
         let is_lock = is_file && mode & SETGID != 0 && mode & GROUP_EXECUTE == 0;
         let loses_it = is_lock && !self.caller(context).keeps_setgid(attr.gid);
         SetAttr {
-            mode: match loses_it {
-                true => Some(mode & !SETID),
-                false => set.mode,
+            mode: if loses_it {
+                Some(mode & !SETID)
+            } else {
+                set.mode
             },
             clear_setid: is_file,
             ..set

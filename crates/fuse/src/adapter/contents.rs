@@ -66,9 +66,10 @@ impl<S: Source> Adapter<S> {
         }
         let volume = self.writing()?;
         let id = self.node(node)?.id;
-        let held = match flags.access.writes() || flags.truncate {
-            true => volume.open_file_for_writing(id, flags.append && !flags.truncate),
-            false => volume.open_file(id),
+        let held = if flags.access.writes() || flags.truncate {
+            volume.open_file_for_writing(id, flags.append && !flags.truncate)
+        } else {
+            volume.open_file(id)
         };
         let held = held.map_err(errno)?;
         if flags.truncate {
@@ -305,9 +306,10 @@ impl<S: Source> Adapter<S> {
     /// Refuses a write that flags of a file forbid, if they were not checked when the file was opened.
     pub(super) fn may_write(&self, id: FileId) -> Result<()> {
         let flags = self.writing()?.stored_attr(id).map_err(errno)?.flags;
-        match flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
-            true => Err(Errno::PERM),
-            false => Ok(()),
+        if flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+            Err(Errno::PERM)
+        } else {
+            Ok(())
         }
     }
 
@@ -335,9 +337,10 @@ impl<S: Source> Adapter<S> {
             return Err(Errno::NOSYS);
         };
         let id = self.node(node)?.id;
-        let outcome = match data_only {
-            true => fdatasync(volume, id, open),
-            false => fsync(volume, id, open),
+        let outcome = if data_only {
+            fdatasync(volume, id, open)
+        } else {
+            fsync(volume, id, open)
         };
         let outcome = outcome.map_err(errno);
         if outcome.is_ok()
@@ -395,10 +398,7 @@ impl<S: Source> Adapter<S> {
         // Aligned copies share extents and take no time. Others copy data, and are bounded so that the request ends
         // soon.
         let shares = (from.offset | to.offset).is_multiple_of(sector_bytes);
-        let len = match shares {
-            true => len,
-            false => len.min(COPY_BYTES),
-        };
+        let len = if shares { len } else { len.min(COPY_BYTES) };
         let copied = volume.copy_range(src, from.offset, len, dst, to.offset);
         if copied.as_ref().is_err_and(|error| !error.is_would_block()) {
             self.drop_partly_changed(to.node, Span::new(to.offset, len));
@@ -484,9 +484,10 @@ impl<S: Source> Adapter<S> {
             SeekFor::Data => (offset, found.unwrap_or(size)),
             SeekFor::Hole => {
                 let hole = found.unwrap_or(size).min(size);
-                let data = match hole < size {
-                    true => self.source.seek_data(id, hole)?,
-                    false => None,
+                let data = if hole < size {
+                    self.source.seek_data(id, hole)?
+                } else {
+                    None
                 };
                 (hole, data.unwrap_or(size))
             }

@@ -49,14 +49,14 @@ impl KernelPages {
     }
 
     pub(super) fn write_back_of(&self, subvolume: Option<RootId>) -> Result<()> {
-        let nodes = match self.asks_opens {
-            true => self
-                .handles
+        let nodes = if self.asks_opens {
+            self.handles
                 .written()
                 .into_iter()
                 .map(|file| self.changes.node_of(file))
-                .collect(),
-            false => self.known.files(),
+                .collect()
+        } else {
+            self.known.files()
         };
         let is_in = |node: &NodeId| match subvolume {
             Some(id) => self.subvolume_of(*node) == Some(id),

@@ -32,9 +32,10 @@ impl<S: Source> Adapter<S> {
             b".." => return self.find_parent(&dir),
             _ => {}
         }
-        let child = match dir.is_empty_subvolume_dir() {
-            true => None,
-            false => self.source.lookup(dir.id, name)?,
+        let child = if dir.is_empty_subvolume_dir() {
+            None
+        } else {
+            self.source.lookup(dir.id, name)?
         };
         let absent = Ok(Lookup::Absent { ttl: FOREVER });
         let Some(child) = child else {
@@ -55,26 +56,29 @@ impl<S: Source> Adapter<S> {
         let volume = self.writing()?;
         self.prepare_names()?;
         let dir = self.node(dir)?;
-        match dir.is_empty_subvolume_dir() {
-            true => Err(Errno::PERM),
-            false => Ok((volume, dir)),
+        if dir.is_empty_subvolume_dir() {
+            Err(Errno::PERM)
+        } else {
+            Ok((volume, dir))
         }
     }
 
     /// Checks, before names change, that this thread can make the change durable. If it cannot, the change is not
     /// started.
     pub(super) fn prepare_names(&self) -> Result<()> {
-        match self.syncs_names {
-            true => nonblocking::check().map_err(|_| Errno::WOULD_BLOCK),
-            false => Ok(()),
+        if self.syncs_names {
+            nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)
+        } else {
+            Ok(())
         }
     }
 
     /// Makes changed names in a directory durable, if the mount is set to do so.
     pub(super) fn sync_names(&self, volume: &Volume, dir: FileId) -> Result<()> {
-        match self.syncs_names {
-            true => volume.fsync(dir).map_err(errno),
-            false => Ok(()),
+        if self.syncs_names {
+            volume.fsync(dir).map_err(errno)
+        } else {
+            Ok(())
         }
     }
 
@@ -191,16 +195,15 @@ impl<S: Source> Adapter<S> {
             _ => RenameMode::Replace,
         };
         let to = (to.id, new_name);
-        let moved = match flags.whiteout {
-            false => volume.rename(from.id, name, to, mode),
-            true => {
-                let whiteout = NewInode {
-                    uid: context.uid,
-                    gid: context.gid,
-                    ..NewInode::with_mode(WHITEOUT)
-                };
-                volume.rename_leaving(from.id, name, to, mode, &whiteout)
-            }
+        let moved = if flags.whiteout {
+            let whiteout = NewInode {
+                uid: context.uid,
+                gid: context.gid,
+                ..NewInode::with_mode(WHITEOUT)
+            };
+            volume.rename_leaving(from.id, name, to, mode, &whiteout)
+        } else {
+            volume.rename(from.id, name, to, mode)
         };
         moved.map_err(errno)?;
         self.sync_names(volume, from.id)?;

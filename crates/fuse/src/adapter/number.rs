@@ -114,9 +114,10 @@ impl Numbering {
     /// Returns the 32-bit generation that the kernel stores with a number. A file handle is valid in every mount of the
     /// same subvolume and stale in others: snapshots share numbers and generations of inodes.
     pub(super) fn generation(&self, number: u64, generation: u64) -> u64 {
-        let salt = match number < FOREIGN {
-            true => self.home.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,
-            false => 0,
+        let salt = if number < FOREIGN {
+            self.home.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+        } else {
+            0
         };
         (generation ^ salt) & u64::from(u32::MAX)
     }

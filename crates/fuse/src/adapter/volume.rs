@@ -82,9 +82,10 @@ impl Source for Arc<Volume> {
     }
 
     fn dir_end(&self, dir: FileId) -> Result<u64> {
-        match self.is_writable() {
-            true => Volume::dir_end(self, dir).map_err(errno),
-            false => Ok(u64::MAX),
+        if self.is_writable() {
+            Volume::dir_end(self, dir).map_err(errno)
+        } else {
+            Ok(u64::MAX)
         }
     }
 

@@ -28,9 +28,10 @@ impl<S: Source> Adapter<S> {
         if NAMESPACES.contains(&name) {
             return Err(Errno::INVAL);
         }
-        match namespace_exists(name) && !hidden {
-            true => Ok(()),
-            false => Err(Errno::OPNOTSUPP),
+        if namespace_exists(name) && !hidden {
+            Ok(())
+        } else {
+            Err(Errno::OPNOTSUPP)
         }
     }
 
@@ -89,11 +90,12 @@ impl<S: Source> Adapter<S> {
                 None => XattrMode::Replace,
             },
         };
-        match how.kill_setgid && name == ACCESS_ACL {
-            true => volume.set_access_acl(id, value, true),
-            false => volume.set_xattr(id, name, value, mode),
-        }
-        .map_err(errno)?;
+        let set = if how.kill_setgid && name == ACCESS_ACL {
+            volume.set_access_acl(id, value, true)
+        } else {
+            volume.set_xattr(id, name, value, mode)
+        };
+        set.map_err(errno)?;
         self.note_xattr(name);
         Ok(())
     }

@@ -53,9 +53,10 @@ pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
     Caller::new(uid, gid)
         .umask(umask.unwrap_or(UMASK))
         .groups(groups.filter_map(|group| group.parse().ok()).collect())
-        .capabilities(match is_in_our_namespace(Path::new(&folder)) {
-            true => capabilities.unwrap_or(0),
-            false => 0,
+        .capabilities(if is_in_our_namespace(Path::new(&folder)) {
+            capabilities.unwrap_or(0)
+        } else {
+            0
         })
 }
 
@@ -76,9 +77,10 @@ pub fn is_our_user(caller: &Caller) -> bool {
 /// Allows administrative operations on a mount to the user who owns it. This process serves the mount with the rights
 /// of that user.
 pub fn administer_mount(rights: Rights<'_>) -> Result<(), Refused> {
-    match is_our_user(rights.caller) {
-        true => Ok(()),
-        false => rights.administer(),
+    if is_our_user(rights.caller) {
+        Ok(())
+    } else {
+        rights.administer()
     }
 }
 

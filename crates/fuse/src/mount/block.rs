@@ -83,9 +83,10 @@ fn attach_image(
     wanted: &Attachment<'_>,
     shown_by: &ShownBy,
 ) -> Result<OwnedFd, MountError> {
-    let access = match volume.is_writable() {
-        true => Access::Write,
-        false => Access::Read,
+    let access = if volume.is_writable() {
+        Access::Write
+    } else {
+        Access::Read
     };
     let device = LoopDevice::attach(image, access).map_err(|error| MountError::NoLoop {
         image: wanted.source.into(),

@@ -55,9 +55,10 @@ pub(super) fn detach_entry(
     if_busy: IfBusy,
 ) -> Result<(), UnmountError> {
     // The kernel unmounts by path only.
-    match entry.is_covered(table) {
-        true => Err(UnmountError::Covered(entry.mountpoint.clone())),
-        false => detach(&entry.mountpoint, if_busy),
+    if entry.is_covered(table) {
+        Err(UnmountError::Covered(entry.mountpoint.clone()))
+    } else {
+        detach(&entry.mountpoint, if_busy)
     }
 }
 

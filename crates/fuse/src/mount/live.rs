@@ -62,9 +62,10 @@ impl LiveOptions {
     }
 
     fn rule(&self, options: &Options) {
-        let of_dirs = match options.no_diratime {
-            true => AtimePolicy::Never,
-            false => options.atime,
+        let of_dirs = if options.no_diratime {
+            AtimePolicy::Never
+        } else {
+            options.atime
         };
         self.rules.set_atime(options.atime, of_dirs);
         self.rules.set_syncs_writes(options.sync);

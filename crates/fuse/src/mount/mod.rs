@@ -289,9 +289,10 @@ fn mount_flags(options: &Options, writable: bool) -> MountFlags {
 /// Returns the SELinux contexts of the mount. A kernel without SELinux refuses them; as with mount(8), they are dropped
 /// there.
 fn contexts(options: &Options) -> &[String] {
-    match Path::new("/sys/fs/selinux/enforce").exists() {
-        true => &options.security,
-        false => &[],
+    if Path::new("/sys/fs/selinux/enforce").exists() {
+        &options.security
+    } else {
+        &[]
     }
 }
 

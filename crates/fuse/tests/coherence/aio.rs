@@ -165,13 +165,14 @@ impl Queue for IoUring {
     fn submit(&mut self, file: &File, asked: Asked, buffer: &mut Aligned) {
         let fd = types::Fd(file.as_raw_fd());
         let len = buffer.len() as u32;
-        let entry = match asked.writes {
-            true => opcode::Write::new(fd, buffer.as_ptr(), len)
+        let entry = if asked.writes {
+            opcode::Write::new(fd, buffer.as_ptr(), len)
                 .offset(asked.offset)
-                .build(),
-            false => opcode::Read::new(fd, buffer.as_mut_ptr(), len)
+                .build()
+        } else {
+            opcode::Read::new(fd, buffer.as_mut_ptr(), len)
                 .offset(asked.offset)
-                .build(),
+                .build()
         };
         // SAFETY: the buffer lives until its completion is taken.
         unsafe { self.submission().push(&entry.user_data(asked.slot)) }.unwrap();

@@ -79,9 +79,10 @@ impl Blocks {
                     "{by}: block {number} has the bytes of block {}",
                     word >> 32
                 );
-                let version = match is_hole {
-                    true => self.holes[number].load(Ordering::SeqCst),
-                    false => version,
+                let version = if is_hole {
+                    self.holes[number].load(Ordering::SeqCst)
+                } else {
+                    version
                 };
                 assert!(
                     version >= least,

@@ -106,9 +106,10 @@ impl Reader {
             assert_eq!(result.unwrap(), BLOCK);
             let (bytes, number, least) = &slots[slot as usize];
             blocks.assert_current(*number, bytes, *least, &format!("{self:?}"));
-            match blocks.is_over() {
-                true => in_flight -= 1,
-                false => begin(&mut queue, &mut slots, slot),
+            if blocks.is_over() {
+                in_flight -= 1;
+            } else {
+                begin(&mut queue, &mut slots, slot)
             }
         }
     }

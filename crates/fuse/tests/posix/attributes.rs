@@ -127,11 +127,12 @@ pub(crate) fn modes_and_owners(stage: &mut Stage) {
 fn shown_times(stage: &Stage, name: &[u8]) -> Vec<String> {
     let flags = libc::AT_SYMLINK_NOFOLLOW;
     let shown = calls::statx(stage.dir(), name, flags).unwrap();
-    let time = |time: libc::statx_timestamp| match time.tv_sec > 1_700_000_000
-        && time.tv_sec < 2_500_000_000
-    {
-        true => "recent".to_owned(),
-        false => format!("{}.{:09}", time.tv_sec, time.tv_nsec),
+    let time = |time: libc::statx_timestamp| {
+        if time.tv_sec > 1_700_000_000 && time.tv_sec < 2_500_000_000 {
+            "recent".to_owned()
+        } else {
+            format!("{}.{:09}", time.tv_sec, time.tv_nsec)
+        }
     };
     vec![time(shown.stx_atime), time(shown.stx_mtime)]
 }

@@ -467,12 +467,13 @@ pub(crate) fn in_child(run: impl FnOnce() -> i32) -> String {
     // SAFETY: waits for the new child.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
-    match libc::WIFSIGNALED(status) {
-        true => format!("signal {}", libc::WTERMSIG(status)),
-        false => match libc::WEXITSTATUS(status) {
+    if libc::WIFSIGNALED(status) {
+        format!("signal {}", libc::WTERMSIG(status))
+    } else {
+        match libc::WEXITSTATUS(status) {
             0 => "done".to_owned(),
             code => format!("{:?}", Errno(code)),
-        },
+        }
     }
 }
 

@@ -294,9 +294,10 @@ pub(crate) fn holes_and_data(stage: &mut Stage) {
                 })
                 .collect();
             let what = format!("seed {seed} step {step}: {what} {offset} {len} {short}");
-            match is_exact {
-                true => stage.note(what, (came, holes(&file), around)),
-                false => stage.note(what, (came, size, contents(&file), holes_are_zeros(&file))),
+            if is_exact {
+                stage.note(what, (came, holes(&file), around))
+            } else {
+                stage.note(what, (came, size, contents(&file), holes_are_zeros(&file)))
             }
         }
     }

@@ -31,9 +31,10 @@ pub(crate) fn setting(stage: &mut Stage) {
         ("filled", b"contents", false),
         ("dir", b"", true),
     ] {
-        match is_dir {
-            true => assert_eq!(calls::mkdir(stage.dir(), name.as_bytes(), 0o755), Ok(0)),
-            false => drop(stage.file(name, contents)),
+        if is_dir {
+            assert_eq!(calls::mkdir(stage.dir(), name.as_bytes(), 0o755), Ok(0))
+        } else {
+            drop(stage.file(name, contents))
         }
         let file = stage.open(name, libc::O_RDONLY);
         stage.note(

@@ -52,9 +52,10 @@ pub(crate) fn by_handle(stage: &mut Stage) {
     for round in ["first", "again"] {
         for (name, handle) in &handles {
             forget_inodes(stage);
-            let flags = match name.starts_with('a') && !name.ends_with("deep") {
-                true => libc::O_RDONLY | libc::O_DIRECTORY,
-                false => libc::O_RDWR,
+            let flags = if name.starts_with('a') && !name.ends_with("deep") {
+                libc::O_RDONLY | libc::O_DIRECTORY
+            } else {
+                libc::O_RDWR
             };
             let opened = calls::open_handle(stage.dir(), handle, flags);
             stage.note(format!("{round}: contents of {name}"), contents(&opened));

@@ -116,9 +116,10 @@ impl<'a> DataSpace<'a> {
         while done < piece.disk_bytes {
             let left = piece.disk_bytes - done;
             // A compressed extent cannot be split.
-            let least = match is_plain {
-                true => u64::from(self.geometry.sectorsize),
-                false => left,
+            let least = if is_plain {
+                u64::from(self.geometry.sectorsize)
+            } else {
+                left
             };
             let (place, len) = self.allocate(least, left)?;
             let logical = self.layout.logical(place);

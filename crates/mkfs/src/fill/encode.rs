@@ -157,9 +157,10 @@ impl Encoder<'_> {
         let end_of_file = size.next_multiple_of(sector);
         let is_dense = self.is_dense && size <= MAX_DENSE_BYTES;
         let mut done = 0;
-        while let Some(data) = match is_dense {
-            true => (done < end_of_file).then_some(done..size),
-            false => file.next_data(done)?,
+        while let Some(data) = if is_dense {
+            (done < end_of_file).then_some(done..size)
+        } else {
+            file.next_data(done)?
         } {
             // SOURCE-2
             let end = data.end.next_multiple_of(sector).min(end_of_file);

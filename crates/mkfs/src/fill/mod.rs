@@ -200,9 +200,10 @@ pub fn fill(
     if may_grow {
         start.lift_limits();
     }
-    let spare = match fill.shrink {
-        true => Spare::Least,
-        false => Spare::Usual,
+    let spare = if fill.shrink {
+        Spare::Least
+    } else {
+        Spare::Usual
     };
     start.add_system(&geometry, spare)?;
     let coding = Coding::new(&geometry, fill.compression);
@@ -389,9 +390,10 @@ impl Unfinished<'_> {
             // Data was not written, so only the needed size can be computed.
             return Err(self.no_space(&files, base));
         }
-        let identity = &match self.identity.is_of_contents {
-            true => contents_hash::identify(self.identity, &mut files, &mut base, &self.sizes)?,
-            false => self.identity.clone(),
+        let identity = if self.identity.is_of_contents {
+            &contents_hash::identify(self.identity, &mut files, &mut base, &self.sizes)?
+        } else {
+            self.identity
         };
         let PlacedTrees {
             mut layout,

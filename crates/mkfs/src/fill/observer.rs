@@ -87,9 +87,10 @@ impl<'o> Watch<'o> {
     /// Fails if the observer cancels the work.
     pub(super) fn ask(&mut self) -> Result<(), MkfsError> {
         let observer = self.observer.as_mut();
-        match observer.is_some_and(|observer| observer.is_cancelled()) {
-            true => Err(MkfsError::Cancelled),
-            false => Ok(()),
+        if observer.is_some_and(|observer| observer.is_cancelled()) {
+            Err(MkfsError::Cancelled)
+        } else {
+            Ok(())
         }
     }
 

@@ -111,12 +111,13 @@ impl<'a> Paths<'a> {
             names.insert(name);
             names.len() <= MAX_NAMES
         })?;
-        match names.len() > MAX_NAMES {
-            true => Err(DiffError::TooManyNames {
+        if names.len() > MAX_NAMES {
+            Err(DiffError::TooManyNames {
                 tree: self.snapshot.id(),
                 inode,
-            }),
-            false => Ok(names),
+            })
+        } else {
+            Ok(names)
         }
     }
 

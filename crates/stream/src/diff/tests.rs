@@ -71,9 +71,10 @@ impl Tree {
                 .filter(|entry| !entry.id.is_empty_subvolume_dir())
             {
                 let name = (dir.ino.0, entry.name.clone());
-                let at = match path.is_empty() {
-                    true => entry.name,
-                    false => [&path[..], b"/", &entry.name].concat(),
+                let at = if path.is_empty() {
+                    entry.name
+                } else {
+                    [&path[..], b"/", &entry.name].concat()
                 };
                 let attr = volume.attr(entry.id).unwrap();
                 let mut data = Vec::new();
@@ -220,9 +221,12 @@ fn change(volume: &Volume, rng: &mut Rng) {
         volume.resolve(top, path).unwrap_or(top)
     };
     let (a, b) = (dir(rng), dir(rng));
-    let name = |rng: &mut Rng| match rng.one_in(3) {
-        true => format!("d{}", rng.below(3)),
-        false => format!("f{}", rng.below(12)),
+    let name = |rng: &mut Rng| {
+        if rng.one_in(3) {
+            format!("d{}", rng.below(3))
+        } else {
+            format!("f{}", rng.below(12))
+        }
     };
     let (from, to) = (name(rng), name(rng));
     let (from, to) = (from.as_bytes(), to.as_bytes());

@@ -204,12 +204,13 @@ impl<'a> Walk<'a> {
         let behind = self.cut_off_before(change.inode, &old, &new)?;
         let (data, data_is_coarse) = change.ranges.finish(new.item.size.get(), &behind);
         // Only the first entry has the details.
-        let mut first = match entries.is_empty() {
-            false => entries.remove(0),
-            true => of_it(
+        let mut first = if entries.is_empty() {
+            of_it(
                 self.kept_path(change.inode, &change.new_names, &links)?,
                 ChangeKind::Changed,
-            ),
+            )
+        } else {
+            entries.remove(0)
         };
         for link in &mut links {
             link.link_of = Some(first.path.clone());
@@ -323,10 +324,11 @@ impl<'a> Walk<'a> {
         if inode == self.top() {
             return Ok(Vec::new());
         }
-        let names = match links.iter().any(|link| link.kind == ChangeKind::Added) {
+        let names = if links.iter().any(|link| link.kind == ChangeKind::Added) {
             // Added names may precede unchanged ones.
-            true => self.new_paths.all_names(inode)?,
-            false => self.new_paths.first_name(inode)?.into_iter().collect(),
+            self.new_paths.all_names(inode)?
+        } else {
+            self.new_paths.first_name(inode)?.into_iter().collect()
         };
         for name in &names {
             let path = self.new_paths.of_name(name)?;

@@ -134,9 +134,10 @@ impl<'a> Attributes<'a> {
             if attribute.is_of_version_3() {
                 return Err(Fault::NewerAttribute(attribute));
             }
-            let len = match attribute.takes_rest(version) {
-                true => rest.len(),
-                false => usize::from(take_u16(&mut rest)?),
+            let len = if attribute.takes_rest(version) {
+                rest.len()
+            } else {
+                usize::from(take_u16(&mut rest)?)
             };
             // STREAM-3
             let value = rest.split_off(..len).ok_or(Fault::CutAttribute)?;

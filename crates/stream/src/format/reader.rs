@@ -96,9 +96,10 @@ impl<R: Read> StreamReader<R> {
         }
         fill(&mut self.source, &mut self.command, len as usize)?;
         let found = command_crc(&self.command);
-        match stored == found {
-            true => Ok(number),
-            false => Err(Fault::Crc { stored, found }),
+        if stored == found {
+            Ok(number)
+        } else {
+            Err(Fault::Crc { stored, found })
         }
     }
 }
@@ -118,9 +119,10 @@ fn read_header(source: &mut impl Read, header: &mut Vec<u8>) -> Result<StreamVer
 fn fill(source: &mut impl Read, buffer: &mut Vec<u8>, expected: usize) -> Result<(), Fault> {
     let mut limited = source.by_ref().take(expected as u64);
     let read = limited.read_to_end(buffer).map_err(Fault::Read)?;
-    match read == expected {
-        true => Ok(()),
-        false => Err(Fault::ShortRead { expected, read }),
+    if read == expected {
+        Ok(())
+    } else {
+        Err(Fault::ShortRead { expected, read })
     }
 }
 

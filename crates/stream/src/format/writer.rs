@@ -114,12 +114,13 @@ impl Body<'_> {
 
     /// Adds a path or a name, which must not contain a NUL.
     pub(super) fn text(&mut self, attribute: Attribute, bytes: &[u8]) -> Result<(), WriteError> {
-        match bytes.contains(&0) {
-            true => Err(WriteError::Nul {
+        if bytes.contains(&0) {
+            Err(WriteError::Nul {
                 command: self.kind,
                 attribute,
-            }),
-            false => self.bytes(attribute, bytes),
+            })
+        } else {
+            self.bytes(attribute, bytes)
         }
     }
 

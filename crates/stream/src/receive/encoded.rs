@@ -94,9 +94,10 @@ impl Encoded<'_> {
         }
         let (offset, len) = (self.unencoded_offset, self.unencoded_len);
         let end = offset.saturating_add(self.file_len);
-        match end <= len {
-            true => Ok(()),
-            false => Err(EncodedFault::Range { offset, end, len }),
+        if end <= len {
+            Ok(())
+        } else {
+            Err(EncodedFault::Range { offset, end, len })
         }
     }
 

@@ -49,9 +49,10 @@ impl<'a> TreePath<'a> {
     /// Checks a path that must not be the subvolume's root.
     pub fn below_root(path: &'a [u8]) -> Result<TreePath<'a>, PathFault> {
         let path = TreePath::new(path)?;
-        match path.0.is_empty() {
-            true => Err(PathFault::Root),
-            false => Ok(path),
+        if path.0.is_empty() {
+            Err(PathFault::Root)
+        } else {
+            Ok(path)
         }
     }
 
@@ -79,9 +80,10 @@ impl fmt::Display for TreePath<'_> {
 
 /// Checks the name of a subvolume, which must not be a path.
 pub(super) fn subvolume_name(name: &[u8]) -> Result<&[u8], PathFault> {
-    match name.contains(&b'/') {
-        true => Err(PathFault::Slash),
-        false => check_name(name).map(|()| name),
+    if name.contains(&b'/') {
+        Err(PathFault::Slash)
+    } else {
+        check_name(name).map(|()| name)
     }
 }
 

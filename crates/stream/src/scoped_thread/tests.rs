@@ -19,9 +19,10 @@ pub(crate) fn without_threads<T>(work: impl FnOnce() -> T) -> T {
 }
 
 pub(super) fn check() -> io::Result<()> {
-    match REFUSES.get() {
-        true => Err(io::ErrorKind::WouldBlock.into()),
-        false => Ok(()),
+    if REFUSES.get() {
+        Err(io::ErrorKind::WouldBlock.into())
+    } else {
+        Ok(())
     }
 }
 

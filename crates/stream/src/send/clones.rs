@@ -203,9 +203,10 @@ impl Job<'_> {
                     users.push((SourceFile { tree, ino }, user.offset));
                 }
             }
-            match users.len() < MAX_USERS {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            if users.len() < MAX_USERS {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
         })?;
         self.clones.roots = roots;

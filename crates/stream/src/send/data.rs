@@ -115,9 +115,10 @@ impl Job<'_> {
     fn take_growth(&mut self, update: &mut Update) -> Result<()> {
         let range = update.data.grows_from..update.data.size;
         update.data.grows_from = u64::MAX;
-        match range.is_empty() {
-            true => Ok(()),
-            false => self.take_range(update, range),
+        if range.is_empty() {
+            Ok(())
+        } else {
+            self.take_range(update, range)
         }
     }
 
@@ -149,9 +150,10 @@ impl Job<'_> {
 
     /// DATA-1
     fn cut(&mut self, update: &mut Update) -> Result<()> {
-        match update.data.size_there > update.data.size {
-            true => self.truncate(update),
-            false => Ok(()),
+        if update.data.size_there > update.data.size {
+            self.truncate(update)
+        } else {
+            Ok(())
         }
     }
 
@@ -252,9 +254,10 @@ impl Job<'_> {
             match found {
                 Clonable::Now { source, offset, .. } => {
                     self.flush(update)?;
-                    match self.write_clone(update, source, offset, part.clone())? {
-                        true => update.data.wrote_to(part.end),
-                        false => self.send_data(update, &Stored::Disk(disk), part)?,
+                    if self.write_clone(update, source, offset, part.clone())? {
+                        update.data.wrote_to(part.end)
+                    } else {
+                        self.send_data(update, &Stored::Disk(disk), part)?
                     }
                 }
                 _ => self.send_data(update, &Stored::Disk(disk), part)?,

@@ -84,9 +84,10 @@ impl<'a> FileTree<'a> {
 
     /// Checks that an inode can be a parent.
     pub(super) fn check_dir(&self, ino: u64) -> Result<()> {
-        match self.inode(ino)?.is_some_and(|inode| inode.is_dir()) {
-            true => Ok(()),
-            false => Err(self.corrupt(ino, CorruptFile::NotDirectory)),
+        if self.inode(ino)?.is_some_and(|inode| inode.is_dir()) {
+            Ok(())
+        } else {
+            Err(self.corrupt(ino, CorruptFile::NotDirectory))
         }
     }
 
@@ -159,9 +160,10 @@ impl<'a> FileTree<'a> {
             } else if names.len() > MAX_NAMES {
                 fault = Some(CorruptFile::TooManyNames);
             }
-            match fault.is_some() || is_enough(&names) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if fault.is_some() || is_enough(&names) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         })?;
         fault.map_or(Ok(names), |fault| Err(self.corrupt(ino, fault)))
@@ -180,9 +182,10 @@ impl<'a> FileTree<'a> {
         let mut at = ino;
         while at != ROOT_DIR {
             let name = self.first_name(at)?;
-            path = match path.is_empty() {
-                true => name.name,
-                false => [&name.name, &b"/"[..], &path].concat(),
+            path = if path.is_empty() {
+                name.name
+            } else {
+                [&name.name, &b"/"[..], &path].concat()
             };
             if path.len() > MAX_PATH_BYTES {
                 return Err(self.corrupt(ino, CorruptFile::PathTooLong));

@@ -141,9 +141,10 @@ impl<'a> Job<'a> {
 
     /// Returns the directory with this number in the old snapshot.
     pub(super) fn old_dir(&mut self, ino: u64) -> Result<Dir> {
-        Ok(match self.is_kept_dir(ino)? {
-            true => Dir::New(ino),
-            false => Dir::Gone(ino),
+        Ok(if self.is_kept_dir(ino)? {
+            Dir::New(ino)
+        } else {
+            Dir::Gone(ino)
         })
     }
 

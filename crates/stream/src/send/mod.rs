@@ -186,9 +186,10 @@ impl<'a> Sender<'a> {
 /// Returns the identity of a subvolume for receivers: the identity of its origin, if it was received.
 fn identity(snapshot: &Snapshot) -> (Uuid, Transid) {
     let item = snapshot.item();
-    let uuid = match item.received_uuid.is_nil() {
-        true => item.uuid,
-        false => item.received_uuid,
+    let uuid = if item.received_uuid.is_nil() {
+        item.uuid
+    } else {
+        item.received_uuid
     };
     (uuid, Transid(item.ctransid.get()))
 }

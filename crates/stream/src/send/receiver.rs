@@ -99,9 +99,10 @@ impl Receiver {
 }
 
 pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    match dir.is_empty() {
-        true => name.to_vec(),
-        false => [dir, b"/", name].concat(),
+    if dir.is_empty() {
+        name.to_vec()
+    } else {
+        [dir, b"/", name].concat()
     }
 }
 
@@ -121,9 +122,10 @@ impl Job<'_> {
     pub(super) fn place_of(&mut self, dir: Dir) -> Result<DirPlace> {
         let (Dir::New(ino) | Dir::Gone(ino)) = dir;
         let is_placed = matches!(dir, Dir::New(_)) && self.is_placed(ino)?;
-        let aside = match is_placed {
-            true => self.receiver.lifted.get(&ino).cloned(),
-            false => self.name_aside(ino)?,
+        let aside = if is_placed {
+            self.receiver.lifted.get(&ino).cloned()
+        } else {
+            self.name_aside(ino)?
         };
         if let Some(orphan) = aside {
             return Ok(DirPlace::Aside(orphan));
@@ -192,9 +194,10 @@ impl Job<'_> {
 
     fn checked(&self, name: &Name, dir: &[u8]) -> Result<Vec<u8>> {
         let path = join(dir, &name.name);
-        match path.len() > MAX_PATH_BYTES {
-            true => Err(self.new.corrupt(name.dir, CorruptFile::PathTooLong)),
-            false => Ok(path),
+        if path.len() > MAX_PATH_BYTES {
+            Err(self.new.corrupt(name.dir, CorruptFile::PathTooLong))
+        } else {
+            Ok(path)
         }
     }
 
@@ -306,9 +309,10 @@ impl Job<'_> {
         let Some(holder) = old.inode(ino)? else {
             return Ok(());
         };
-        let in_the_way = match holder.is_dir() {
-            true => !self.is_kept_dir(ino)? || !self.is_placed(ino)?,
-            false => self.is_carried_by(ino, &holder, name)?,
+        let in_the_way = if holder.is_dir() {
+            !self.is_kept_dir(ino)? || !self.is_placed(ino)?
+        } else {
+            self.is_carried_by(ino, &holder, name)?
         };
         if in_the_way {
             // RECEIVER-2
@@ -331,9 +335,10 @@ impl Job<'_> {
         let is_known = |(of, _): &(u64, Option<Name>)| *of == ino;
         if !self.receiver.carrier.as_ref().is_some_and(is_known) {
             let after = self.new.inode(ino)?;
-            let carrier = match self.is_kept(ino, Some(*holder), after)? {
-                true => self.name_plan(ino)?.carrier().cloned(),
-                false => None,
+            let carrier = if self.is_kept(ino, Some(*holder), after)? {
+                self.name_plan(ino)?.carrier().cloned()
+            } else {
+                None
             };
             self.receiver.carrier = Some((ino, carrier));
         }

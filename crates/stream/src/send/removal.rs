@@ -70,14 +70,13 @@ impl Job<'_> {
     }
 
     fn unlink(&mut self, old: FileTree<'_>, ino: u64, is_kept: bool) -> Result<()> {
-        let removed = match is_kept {
-            false => old.names(ino)?,
-            true => {
-                let plan = self.name_plan(ino)?;
-                // The carrier name stays, so that the inode exists until it gets a new name.
-                let spared = usize::from(plan.carrier().is_some());
-                plan.removed.into_iter().skip(spared).collect()
-            }
+        let removed = if is_kept {
+            let plan = self.name_plan(ino)?;
+            // The carrier name stays, so that the inode exists until it gets a new name.
+            let spared = usize::from(plan.carrier().is_some());
+            plan.removed.into_iter().skip(spared).collect()
+        } else {
+            old.names(ino)?
         };
         for name in removed {
             let path = self.old_path(&name)?;

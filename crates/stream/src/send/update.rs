@@ -211,9 +211,10 @@ impl Job<'_> {
         let (before, after) = (update.before.map(|before| before.item), update.after.item);
         let differ =
             before.is_none_or(|before| (before.atime, before.mtime) != (after.atime, after.mtime));
-        match !update.after.is_dir() && (differ || update.data.is_touched) {
-            true => self.write(&utimes(&update.path, &update.after)),
-            false => Ok(()),
+        if !update.after.is_dir() && (differ || update.data.is_touched) {
+            self.write(&utimes(&update.path, &update.after))
+        } else {
+            Ok(())
         }
     }
 }

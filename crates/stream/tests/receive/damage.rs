@@ -400,9 +400,10 @@ fn a_power_cut_leaves_what_is_marked_as_received_whole() {
     for state in recorder.recording().crash_states(&plan) {
         let device = Arc::new(state.devices[0].clone());
         let volume = open(device.clone());
-        match is_finished(&volume) {
-            true => assert!(content(&volume) == wanted, "{state}"),
-            false => assert!(state.marks().is_empty(), "{state}"),
+        if is_finished(&volume) {
+            assert!(content(&volume) == wanted, "{state}")
+        } else {
+            assert!(state.marks().is_empty(), "{state}")
         }
         finished += u32::from(is_finished(&volume));
         drop(volume);

@@ -88,9 +88,10 @@ impl Model {
             6 | 7 => self.clone_from(rng, which, offset, uuid),
             _ => {
                 let mode = [0, 1, 3, 3, 16, 17][rng.below(6) as usize];
-                let (offset, len) = match rng.one_in(2) {
-                    true => (offset, (1 + rng.below(16)) * SECTOR),
-                    false => (offset + rng.below(SECTOR), 1 + rng.below(30_000)),
+                let (offset, len) = if rng.one_in(2) {
+                    (offset, (1 + rng.below(16)) * SECTOR)
+                } else {
+                    (offset + rng.below(SECTOR), 1 + rng.below(30_000))
                 };
                 self.emit(&Command::Fallocate {
                     path,

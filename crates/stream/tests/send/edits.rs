@@ -90,9 +90,10 @@ impl<'r> Editor<'r> {
 
     fn bytes(&mut self, len: u64) -> Vec<u8> {
         let mut bytes = vec![0; len as usize];
-        match self.rng.one_in(2) {
-            true => self.rng.fill(&mut bytes),
-            false => bytes.fill(self.rng.next_u64() as u8),
+        if self.rng.one_in(2) {
+            self.rng.fill(&mut bytes)
+        } else {
+            bytes.fill(self.rng.next_u64() as u8)
         }
         bytes
     }
@@ -144,9 +145,10 @@ impl<'r> Editor<'r> {
         let (offset, len) = (self.rng.below(size + 20_000), self.len());
         let bytes = self.bytes(len);
         file.write_all_at(&bytes, offset).ok()?;
-        match self.rng.one_in(2) {
-            true => file.sync_all().ok(),
-            false => Some(()),
+        if self.rng.one_in(2) {
+            file.sync_all().ok()
+        } else {
+            Some(())
         }
     }
 
@@ -157,9 +159,10 @@ impl<'r> Editor<'r> {
 
     fn remove(&mut self) -> Option<()> {
         let path = self.below_root()?;
-        match path.symlink_metadata().ok()?.is_dir() {
-            true => fs::remove_dir_all(path).ok(),
-            false => fs::remove_file(path).ok(),
+        if path.symlink_metadata().ok()?.is_dir() {
+            fs::remove_dir_all(path).ok()
+        } else {
+            fs::remove_file(path).ok()
         }
     }
 
@@ -175,15 +178,12 @@ impl<'r> Editor<'r> {
     /// Replaces a file by a directory of the same name, or vice versa.
     fn replace(&mut self) -> Option<()> {
         let path = self.below_root()?;
-        match path.symlink_metadata().ok()?.is_dir() {
-            true => {
-                fs::remove_dir_all(&path).ok()?;
-                fs::write(path, b"was a directory").ok()
-            }
-            false => {
-                fs::remove_file(&path).ok()?;
-                fs::create_dir(path).ok()
-            }
+        if path.symlink_metadata().ok()?.is_dir() {
+            fs::remove_dir_all(&path).ok()?;
+            fs::write(path, b"was a directory").ok()
+        } else {
+            fs::remove_file(&path).ok()?;
+            fs::create_dir(path).ok()
         }
     }
 
@@ -283,9 +283,10 @@ impl<'r> Editor<'r> {
         let sectors = |rng: &mut Rng, size: u64| rng.below(size / SECTOR + 1) * SECTOR;
         let source = sectors(self.rng, from_size);
         // To the end of the file, or some sectors.
-        let length = match self.rng.one_in(2) {
-            true => 0,
-            false => sectors(self.rng, from_size - source.min(from_size)),
+        let length = if self.rng.one_in(2) {
+            0
+        } else {
+            sectors(self.rng, from_size - source.min(from_size))
         };
         let range = clone_range(
             &from,

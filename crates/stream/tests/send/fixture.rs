@@ -214,9 +214,10 @@ impl Target {
     ) -> Result<(), String> {
         self.take(stream)?;
         let differences = differences(sending.manifest(name), &self.shown(name));
-        match differences.is_empty() {
-            true => Ok(()),
-            false => Err(format!("{differences:#?}\n{}", dumped(stream))),
+        if differences.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{differences:#?}\n{}", dumped(stream)))
         }
     }
 
@@ -228,9 +229,10 @@ impl Target {
             .output()
             .unwrap();
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
-        match !output.status.success() || messages.contains("ERROR") {
-            true => Err(format!("{messages}\n{}", dumped(stream))),
-            false => Ok(()),
+        if !output.status.success() || messages.contains("ERROR") {
+            Err(format!("{messages}\n{}", dumped(stream)))
+        } else {
+            Ok(())
         }
     }
 

@@ -42,9 +42,10 @@ fn run(case: &Case, rng: &mut Rng) {
         .collect();
     let sending = source.open();
     let target = Target::new("");
-    let ours = match matrix::writable().contains(case) {
-        true => OwnTarget::of(&case.spec()),
-        false => OwnTarget::new(),
+    let ours = if matrix::writable().contains(case) {
+        OwnTarget::of(&case.spec())
+    } else {
+        OwnTarget::new()
     };
     // Faults of the kernel's streams must be the same here as in the kernel.
     let (theirs_there, theirs_here) = (Target::new(""), OwnTarget::new());
@@ -56,10 +57,7 @@ fn run(case: &Case, rng: &mut Rng) {
             number => Some(names[number - 1]),
         };
         let parent = parent.filter(|_| !rng.one_in(6));
-        let clones = match rng.one_in(2) {
-            true => &names[..number],
-            false => &[],
-        };
+        let clones = if rng.one_in(2) { &names[..number] } else { &[] };
         let options = [V1, V2, V2_COMPRESSED][rng.below(3) as usize];
         let stream = sending.send(name, parent, clones, options);
         ours.receive(&stream);
@@ -85,12 +83,11 @@ fn streams_of_all_kinds_of_volumes_are_received_as_they_are() {
     }
     let is_chosen =
         std::env::var_os("UBTRFS_CASES").is_some() || std::env::var_os("UBTRFS_SOAK").is_some();
-    let cases = match is_chosen {
-        true => matrix::chosen(),
-        false => {
-            let seed = seed("kinds that are sent");
-            matrix::sample(&matrix::full(), CASES, seed)
-        }
+    let cases = if is_chosen {
+        matrix::chosen()
+    } else {
+        let seed = seed("kinds that are sent");
+        matrix::sample(&matrix::full(), CASES, seed)
     };
     let mut rng = Rng::new(seed("edits of kinds that are sent"));
     let progress = Progress::new("kinds that are sent", cases.len());

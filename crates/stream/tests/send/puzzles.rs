@@ -87,9 +87,10 @@ fn make(root: &Path, forest: &Forest) {
     // Inode numbers ascend by node, regardless of the arrangement.
     for node in 0..NODES {
         let path = root.join(format!("aside {node}"));
-        match node == NODES - 1 {
-            true => fs::write(path, b"contents").unwrap(),
-            false => fs::create_dir(path).unwrap(),
+        if node == NODES - 1 {
+            fs::write(path, b"contents").unwrap()
+        } else {
+            fs::create_dir(path).unwrap()
         }
     }
     for node in in_order(forest) {
@@ -106,10 +107,7 @@ fn forests_become_one_another() {
     let all = forests();
     let mut rng = Rng::new(seed("send puzzles"));
     let is_soak = std::env::var_os("UBTRFS_SOAK").is_some();
-    let count = match is_soak {
-        true => all.len(),
-        false => PAIRS,
-    };
+    let count = if is_soak { all.len() } else { PAIRS };
     let mut done = 0;
     let mut order: Vec<usize> = (0..all.len()).collect();
     for at in (1..order.len()).rev() {

@@ -25,16 +25,18 @@ fn run(script_seed: u64) {
     let other = source.live().with_file_name("other");
     let has_other = rng.one_in(3);
     if has_other {
-        match rng.one_in(2) {
-            true => btrfs(&["subvolume", "create"], &[&other]),
-            false => btrfs(&["subvolume", "snapshot"], &[&source.live(), &other]),
+        if rng.one_in(2) {
+            btrfs(&["subvolume", "create"], &[&other])
+        } else {
+            btrfs(&["subvolume", "snapshot"], &[&source.live(), &other])
         }
     }
     for name in &names {
         let edits = 10 + rng.below(90);
-        let of = match has_other && rng.one_in(2) {
-            true => "other",
-            false => "live",
+        let of = if has_other && rng.one_in(2) {
+            "other"
+        } else {
+            "live"
         };
         if has_other {
             // In one transaction, so that both have inodes with equal numbers and generations.
@@ -61,10 +63,7 @@ fn run(script_seed: u64) {
             0 => None,
             number => Some(names[rng.below(number as u64) as usize].as_str()),
         };
-        let clones = match rng.one_in(2) {
-            true => &received[..],
-            false => &[],
-        };
+        let clones = if rng.one_in(2) { &received[..] } else { &[] };
         let stream = sending.send(name, parent, clones, options);
         ours.receive(&stream);
         received.push(name);

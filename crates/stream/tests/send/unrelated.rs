@@ -41,9 +41,10 @@ fn volume(device: MemDevice, options: &OpenOptions) -> Arc<Volume> {
 fn make_files(top: &Path, files: Files) {
     fs::create_dir(top).unwrap();
     for (path, content) in files {
-        match path.ends_with('/') {
-            true => fs::create_dir(top.join(path)).unwrap(),
-            false => fs::write(top.join(path), content).unwrap(),
+        if path.ends_with('/') {
+            fs::create_dir(top.join(path)).unwrap()
+        } else {
+            fs::write(top.join(path), content).unwrap()
         }
     }
     let time = UNIX_EPOCH + Duration::from_secs(SECONDS as u64);

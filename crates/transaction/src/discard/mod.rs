@@ -124,9 +124,12 @@ impl Discard {
     /// Changes the mode. None selects async if a device supports discards. Waits for a background discard in progress.
     /// Space that was waiting stays marked as untrimmed, and the background discards it once the mode is async again.
     pub fn set_mode(&self, mode: Option<DiscardMode>) {
-        let default = || match self.is_possible() {
-            true => DiscardMode::Async,
-            false => DiscardMode::None,
+        let default = || {
+            if self.is_possible() {
+                DiscardMode::Async
+            } else {
+                DiscardMode::None
+            }
         };
         let mode = mode.unwrap_or_else(default);
         if mode != DiscardMode::None && !self.is_possible() {

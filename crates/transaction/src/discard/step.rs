@@ -117,9 +117,10 @@ impl Discard {
             return Look::Again;
         };
         self.pause(queue, out.region().len);
-        match self.discard_out(out) {
-            true => Look::Done,
-            false => self.unlist(queue, entry, group, Look::Done),
+        if self.discard_out(out) {
+            Look::Done
+        } else {
+            self.unlist(queue, entry, group, Look::Done)
         }
     }
 
@@ -141,9 +142,10 @@ impl Discard {
         if is_trimmed {
             let counters = &self.counters;
             counters.count(&discarded, region.len);
-            let bytes = match region.in_bitmap {
-                true => &counters.bitmap_bytes,
-                false => &counters.extent_bytes,
+            let bytes = if region.in_bitmap {
+                &counters.bitmap_bytes
+            } else {
+                &counters.extent_bytes
             };
             bytes.fetch_add(region.len, Ordering::Relaxed);
         }

@@ -143,9 +143,10 @@ impl LazyTimes {
     /// Returns some of the oldest inodes if the table is nearly full, so that the caller can write them (LAZY-2).
     #[inline]
     pub fn surplus(&self) -> Vec<FileId> {
-        match self.count() <= MOST - MOST / 8 {
-            true => Vec::new(),
-            false => self.oldest(),
+        if self.count() <= MOST - MOST / 8 {
+            Vec::new()
+        } else {
+            self.oldest()
         }
     }
 

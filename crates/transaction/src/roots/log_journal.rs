@@ -44,9 +44,10 @@ impl LogJournal {
                 continue;
             };
             // LOG-JOURNAL-1
-            match is_name(key.item_type) {
-                true => names.insert(key),
-                false => items.insert(key),
+            if is_name(key.item_type) {
+                names.insert(key)
+            } else {
+                items.insert(key)
             };
         }
     }

@@ -155,9 +155,10 @@ impl Roots {
     /// Errors: this process is a fork of the one that did.
     #[inline]
     pub fn check_process(&self) -> Result<()> {
-        match self.process.is_left() {
-            false => Ok(()),
-            true => Err(Error::Forked),
+        if self.process.is_left() {
+            Err(Error::Forked)
+        } else {
+            Ok(())
         }
     }
 
@@ -335,9 +336,10 @@ impl Roots {
             Some(tree) => tree,
             None => self.find_tree_of(id)?,
         };
-        match id.root.is_subvolume() && tree.check_alive().is_ok() {
-            true => Ok(tree),
-            false => Err(Error::NoSuchSubvolume(id.root)),
+        if id.root.is_subvolume() && tree.check_alive().is_ok() {
+            Ok(tree)
+        } else {
+            Err(Error::NoSuchSubvolume(id.root))
         }
     }
 

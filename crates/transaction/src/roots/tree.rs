@@ -152,18 +152,20 @@ impl Tree {
     /// Fails if the subvolume has been deleted.
     #[inline]
     pub fn check_undeleted(&self) -> Result<()> {
-        match self.is_deleted() {
-            true => Err(Error::NoSuchSubvolume(self.id)),
-            false => Ok(()),
+        if self.is_deleted() {
+            Err(Error::NoSuchSubvolume(self.id))
+        } else {
+            Ok(())
         }
     }
 
     /// Fails if the subvolume has been deleted and none of its inodes is held.
     #[inline]
     pub fn check_alive(&self) -> Result<()> {
-        match self.is_deleted() && !self.is_held() {
-            true => Err(Error::NoSuchSubvolume(self.id)),
-            false => Ok(()),
+        if self.is_deleted() && !self.is_held() {
+            Err(Error::NoSuchSubvolume(self.id))
+        } else {
+            Ok(())
         }
     }
 
@@ -174,9 +176,10 @@ impl Tree {
 
     /// Takes a hold on an inode.
     pub fn acquire(&self) -> Result<()> {
-        match self.item.acquire() {
-            true => Ok(()),
-            false => Err(Error::NoSuchSubvolume(self.id)),
+        if self.item.acquire() {
+            Ok(())
+        } else {
+            Err(Error::NoSuchSubvolume(self.id))
         }
     }
 
@@ -200,9 +203,10 @@ impl Tree {
     #[inline]
     pub fn check_writable(&self) -> Result<()> {
         self.check_alive()?;
-        match self.is_read_only() {
-            true => Err(Error::ReadOnlySubvolume(self.id)),
-            false => Ok(()),
+        if self.is_read_only() {
+            Err(Error::ReadOnlySubvolume(self.id))
+        } else {
+            Ok(())
         }
     }
 

@@ -66,9 +66,10 @@ impl TreeTable {
     #[inline]
     pub(super) fn get(&self, id: RootId) -> Option<TreeRef> {
         let recent = self.recent(id).load();
-        match recent.as_ref().is_some_and(|tree| tree.id == id) {
-            true => Some(TreeRef(recent)),
-            false => self.find(id),
+        if recent.as_ref().is_some_and(|tree| tree.id == id) {
+            Some(TreeRef(recent))
+        } else {
+            self.find(id)
         }
     }
 

@@ -112,9 +112,12 @@ impl Space {
             hint: Some(self.cursors.log.load(Ordering::Relaxed)),
         };
         // LOG-4
-        let take = |group: &BlockGroup, wanted: &ExtentRequest| match group.is_of(committed) {
-            true => group.allocate(wanted, &*self.source),
-            false => None,
+        let take = |group: &BlockGroup, wanted: &ExtentRequest| {
+            if group.is_of(committed) {
+                group.allocate(wanted, &*self.source)
+            } else {
+                None
+            }
         };
         let (start, len) = self.search_groups(BlockGroupFlags::METADATA, &wanted, &take)?;
         self.cursors.log.store(start + len, Ordering::Relaxed);
@@ -149,9 +152,12 @@ impl Space {
             align: u64::from(self.params.sectorsize),
             hint: Some(hint.map_or(last, |hint| hint.0)),
         };
-        let take = |group: &BlockGroup, wanted: &ExtentRequest| match group.claim(running) {
-            true => group.allocate(wanted, &*self.source),
-            false => None,
+        let take = |group: &BlockGroup, wanted: &ExtentRequest| {
+            if group.claim(running) {
+                group.allocate(wanted, &*self.source)
+            } else {
+                None
+            }
         };
         let kind = BlockGroupType::Data;
         let (start, len) = self.search(kind, BlockGroupFlags::DATA, &wanted, running, take)?;

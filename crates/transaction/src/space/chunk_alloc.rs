@@ -171,9 +171,10 @@ impl Space {
         layout.take(&mut chunks.devices);
         self.update_forecasts(chunks);
         // The layout is subtracted from the forecasts before the check, as SPACE-INFO-2 demands.
-        let made = match self.may_take_from_metadata(kind) {
-            true => self.add_chunk(chunks, flags, profile, &layout, created),
-            false => Err(no_space),
+        let made = if self.may_take_from_metadata(kind) {
+            self.add_chunk(chunks, flags, profile, &layout, created)
+        } else {
+            Err(no_space)
         };
         if made.is_err() {
             layout.give_back(&mut chunks.devices);
@@ -252,9 +253,10 @@ impl Space {
                 size_of::<DiskKey>() + size_of::<Chunk>() + stripes * size_of::<Stripe>()
             })
             .sum();
-        match bytes <= SYS_CHUNK_ARRAY_SIZE {
-            true => Ok(()),
-            false => Err(SpaceError::SystemChunkArray),
+        if bytes <= SYS_CHUNK_ARRAY_SIZE {
+            Ok(())
+        } else {
+            Err(SpaceError::SystemChunkArray)
         }
     }
 

@@ -123,9 +123,10 @@ pub(crate) fn update(
         .map_err(|range| wrong_range(range, CorruptItem::NotFree))?;
     let count = free.len() as u64;
     // A group with bitmaps keeps them until it is well below the threshold, as in the kernel.
-    let bitmaps = match group.bitmaps {
-        true => count >= shape.least_ranges(),
-        false => count > shape.most_ranges(),
+    let bitmaps = if group.bitmaps {
+        count >= shape.least_ranges()
+    } else {
+        count > shape.most_ranges()
     };
     let mut changes = Changes::new();
     if (group.info_count, group.bitmaps) != (count, bitmaps) {
@@ -161,9 +162,10 @@ fn differences(old: Vec<(Key, Vec<u8>)>, new: Vec<(Key, Vec<u8>)>) -> Changes {
 fn ranges_of(shape: &Shape, ranges: &[(u64, u64)]) -> Result<Vec<Range<u64>>> {
     let range = |&(start, len): &(u64, u64)| {
         let range = start..start.saturating_add(len);
-        match shape.holds(&range) {
-            true => Ok(range),
-            false => Err(wrong_range(range, CorruptItem::FreeSpaceRange)),
+        if shape.holds(&range) {
+            Ok(range)
+        } else {
+            Err(wrong_range(range, CorruptItem::FreeSpaceRange))
         }
     };
     ranges.iter().map(range).collect()
@@ -226,9 +228,10 @@ impl Group {
     }
 
     fn push(&mut self, shape: &Shape, key: Key, bytes: &[u8]) -> Result<()> {
-        let wanted = match self.bitmaps {
-            true => KeyType::FREE_SPACE_BITMAP,
-            false => KeyType::FREE_SPACE_EXTENT,
+        let wanted = if self.bitmaps {
+            KeyType::FREE_SPACE_BITMAP
+        } else {
+            KeyType::FREE_SPACE_EXTENT
         };
         let range = key.objectid..key.objectid.saturating_add(key.offset);
         let last = self.free.last().map_or(shape.start.0, |last| last.end);
@@ -275,9 +278,10 @@ impl Group {
 
     /// Checks FST-1 and FST-2 after the last item.
     fn check(&self, shape: &Shape) -> Result<()> {
-        let found = match self.bitmaps {
-            true => self.free.len() as u64,
-            false => self.items.len() as u64,
+        let found = if self.bitmaps {
+            self.free.len() as u64
+        } else {
+            self.items.len() as u64
         };
         if found != self.info_count {
             let said = self.info_count;

@@ -24,11 +24,11 @@ impl Space {
         let mut made = 0;
         while !info.reserve_data(bytes) {
             let kind = BlockGroupType::Data;
-            let grown = match info.may_have(bytes) {
-                true => self.grow(&mut chunks, kind, None),
-                false => self
-                    .next_flags(kind)
-                    .and(Err(SpaceError::NoSpace { kind, bytes })),
+            let grown = if info.may_have(bytes) {
+                self.grow(&mut chunks, kind, None)
+            } else {
+                self.next_flags(kind)
+                    .and(Err(SpaceError::NoSpace { kind, bytes }))
             };
             if let Err(error) = grown {
                 if made > 0 {

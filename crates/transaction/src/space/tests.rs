@@ -527,12 +527,13 @@ fn threads_get_disjoint_space() {
                 scope.spawn(move || {
                     let mut rng = Rng::new(worker);
                     (0..500)
-                        .map(|_| match rng.one_in(4) {
-                            true => {
+                        .map(|_| {
+                            if rng.one_in(4) {
                                 let block = volume.space.allocate_block(BlockKind::Metadata, NOW);
                                 (block.unwrap().0, NODE)
+                            } else {
+                                volume.data((1 + rng.below(300)) * SECTOR, SECTOR).unwrap()
                             }
-                            false => volume.data((1 + rng.below(300)) * SECTOR, SECTOR).unwrap(),
                         })
                         .collect()
                 })

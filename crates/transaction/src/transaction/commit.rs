@@ -124,9 +124,10 @@ impl TransactionManager {
         let alone = self.committing.lock();
         self.check_alive()?;
         // A commit by another thread in the meantime has also flushed the data written before.
-        match self.committed() >= wanted {
-            true => Ok(()),
-            false => self.commit_alone(alone),
+        if self.committed() >= wanted {
+            Ok(())
+        } else {
+            self.commit_alone(alone)
         }
     }
 
@@ -140,9 +141,10 @@ impl TransactionManager {
         }
         let alone = self.committing.lock();
         self.check_alive()?;
-        match self.committed() >= wanted {
-            true => self.flush_data(),
-            false => self.commit_alone(alone),
+        if self.committed() >= wanted {
+            self.flush_data()
+        } else {
+            self.commit_alone(alone)
         }
     }
 

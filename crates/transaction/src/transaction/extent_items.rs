@@ -312,9 +312,10 @@ fn find(bytenr: Logical, cursor: &mut Cursor<'_>) -> Result<Found> {
         return Ok(Found::Nothing);
     };
     if !matches!(key.item_type, KeyType::EXTENT_ITEM | KeyType::METADATA_ITEM) {
-        return Ok(match keyed::is_keyed_ref(key.item_type) {
-            true => Found::Stray(key),
-            false => Found::Nothing,
+        return Ok(if keyed::is_keyed_ref(key.item_type) {
+            Found::Stray(key)
+        } else {
+            Found::Nothing
         });
     }
     let item = ExtentItem::decode(key, bytes).ok_or_else(|| undecodable(key))?;

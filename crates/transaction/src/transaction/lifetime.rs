@@ -52,9 +52,10 @@ impl Lifetime {
     /// Checks that the volume is in use. Errors: the volume is closed, or a transaction was aborted.
     #[inline]
     pub(super) fn check_alive(&self) -> Result<()> {
-        match self.0.may_have_ended.load(Ordering::Acquire) {
-            false => Ok(()),
-            true => self.check_ended(),
+        if self.0.may_have_ended.load(Ordering::Acquire) {
+            self.check_ended()
+        } else {
+            Ok(())
         }
     }
 

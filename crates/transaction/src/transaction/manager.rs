@@ -138,9 +138,10 @@ impl TransactionManager {
     /// Checks that this thread may commit. Errors: it works for a group, which must not be committed in parts.
     pub fn check_may_commit(&self) -> Result<()> {
         // GATE-1
-        match self.gate.is_in_group() {
-            true => Err(Error::CommitInGroup),
-            false => Ok(()),
+        if self.gate.is_in_group() {
+            Err(Error::CommitInGroup)
+        } else {
+            Ok(())
         }
     }
 

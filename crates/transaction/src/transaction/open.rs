@@ -47,9 +47,10 @@ impl TransactionManager {
         )?;
         let superblock = roots.superblock();
         let has_tree = superblock.compat_ro().contains(CompatRo::FREE_SPACE_TREE);
-        let makes_tree = match has_tree {
-            true => options.clear_free_space_tree,
-            false => options.free_space_tree,
+        let makes_tree = if has_tree {
+            options.clear_free_space_tree
+        } else {
+            options.free_space_tree
         };
         if makes_tree {
             manager.clear_free_space_tree();

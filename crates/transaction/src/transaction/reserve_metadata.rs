@@ -81,9 +81,10 @@ impl TransactionManager {
         if !must_queue && let Some(reservation) = self.retry_with_exact_sharing(cost)? {
             return Ok(reservation);
         }
-        let _turn = match self.gate.is_in_group() {
-            true => None,
-            false => queue.wait(),
+        let _turn = if self.gate.is_in_group() {
+            None
+        } else {
+            queue.wait()
         };
         self.check_alive()?;
         // An earlier operation in the queue may have left space.
@@ -302,9 +303,10 @@ impl TransactionManager {
     /// Retries after an exact count of the shared leaves, which may read nodes.
     fn retry_with_exact_sharing(&self, cost: EditEstimate) -> Result<Option<Reservation<'_>>> {
         let running = Arc::clone(&self.running.read());
-        Ok(match running.measure_sharing()? {
-            true => self.try_reserve(cost),
-            false => None,
+        Ok(if running.measure_sharing()? {
+            self.try_reserve(cost)
+        } else {
+            None
         })
     }
 

@@ -37,9 +37,10 @@ impl Volume {
 
     fn flush_data(&self) -> Result<(), Refused> {
         let turn = self.order.begin(|| self.check_alive())?;
-        match turn.is_needed() {
-            true => turn.flush(|| self.flush_device(), |_| self.abort()),
-            false => Ok(()),
+        if turn.is_needed() {
+            turn.flush(|| self.flush_device(), |_| self.abort())
+        } else {
+            Ok(())
         }
     }
 
@@ -72,16 +73,14 @@ impl Volume {
                 durable.store(!fails, Relaxed);
             }
         }
-        match fails {
-            true => Err(Refused),
-            false => Ok(()),
-        }
+        if fails { Err(Refused) } else { Ok(()) }
     }
 
     fn check_alive(&self) -> Result<(), Refused> {
-        match self.is_aborted.load(Relaxed) {
-            true => Err(Refused),
-            false => Ok(()),
+        if self.is_aborted.load(Relaxed) {
+            Err(Refused)
+        } else {
+            Ok(())
         }
     }
 

@@ -56,9 +56,10 @@ fn last_where(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = (low + high).div_ceil(2);
-        match holds(middle) {
-            true => low = middle,
-            false => high = middle - 1,
+        if holds(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
         }
     }
     low

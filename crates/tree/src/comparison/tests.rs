@@ -164,9 +164,10 @@ fn edit_at_random(history: &mut History, rng: &mut Rng, numbers: u64) {
         };
         let (deletes, byte) = (rng.one_in(2), rng.next_u64() as u8);
         for number in start..start + len {
-            match deletes {
-                true => history.delete(number),
-                false => history.put(number, byte),
+            if deletes {
+                history.delete(number)
+            } else {
+                history.put(number, byte)
             }
         }
     }

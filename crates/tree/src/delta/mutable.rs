@@ -112,9 +112,10 @@ impl MutableSet {
 
     /// Returns the gap that contains `key`.
     pub(crate) fn gap(&self, key: &Key) -> Option<RangeInclusive<Key>> {
-        match self.has_gaps.load(Ordering::Acquire) {
-            true => self.state.read().gaps.around(key),
-            false => None,
+        if self.has_gaps.load(Ordering::Acquire) {
+            self.state.read().gaps.around(key)
+        } else {
+            None
         }
     }
 

@@ -326,9 +326,10 @@ fn run_of_deleted_keys_is_gone_through_once() {
         let store = world.tree.store();
         let before = store.stats().hits + store.stats().misses;
         let mut cursor = view.cursor();
-        let found = match floor {
-            true => cursor.seek_floor(&key(number)),
-            false => cursor.seek(&key(number)),
+        let found = if floor {
+            cursor.seek_floor(&key(number))
+        } else {
+            cursor.seek(&key(number))
         };
         assert!(found.unwrap());
         assert_eq!(cursor.current().unwrap().0, key(wanted));

@@ -49,9 +49,10 @@ fn leaves_at_hand_say_what_the_tree_says() {
         let most = 1 + rng.below(50) as usize;
         let walk = leaves.walk(&key(near), |key, bytes| {
             walked.push((key, bytes.to_vec()));
-            match walked.len() < most {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            if walked.len() < most {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
         });
         walk.unwrap();

@@ -320,9 +320,10 @@ impl<'a> Unpacker<'a> {
     }
 
     fn check_cancelled(&mut self) -> Result<(), UnpackError> {
-        match self.observer.is_cancelled() {
-            true => Err(UnpackError::Cancelled),
-            false => Ok(()),
+        if self.observer.is_cancelled() {
+            Err(UnpackError::Cancelled)
+        } else {
+            Ok(())
         }
     }
 
@@ -440,9 +441,10 @@ fn next_member(members: &mut Members<'_>, count: u64) -> Result<Option<Member>, 
 fn names_of(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
     let names = path.split(|&byte| byte == b'/');
     let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
-    match names.contains(&&b".."[..]) {
-        true => Err(UnpackError::Outside),
-        false => Ok(names),
+    if names.contains(&&b".."[..]) {
+        Err(UnpackError::Outside)
+    } else {
+        Ok(names)
     }
 }
 

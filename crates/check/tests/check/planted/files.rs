@@ -395,9 +395,10 @@ fn name_twice(volume: &mut Crafted, is_same: bool) {
     reference.extend(name);
     let ref_key = Key::new(other.objectid, KeyType::INODE_REF, index.objectid);
     let has_ref = items(volume, TREE).iter().any(|(key, _)| *key == ref_key);
-    match has_ref {
-        true => edit_key(volume, TREE, ref_key, |_, bytes| bytes.extend(&reference)),
-        false => insert(volume, TREE, ref_key, &reference),
+    if has_ref {
+        edit_key(volume, TREE, ref_key, |_, bytes| bytes.extend(&reference))
+    } else {
+        insert(volume, TREE, ref_key, &reference)
     }
     edit_key(volume, TREE, other, |_, bytes| {
         inode(bytes).nlink = 2.into()

@@ -108,9 +108,10 @@ fn compare(devices: &[PathBuf], copy: impl FnOnce() -> Vec<PathBuf>) -> Result<A
     writing_verdict(&copies).map_err(|error| format!("sound, the kernel: {error}\n{report}"))?;
     let after = ours(&copies);
     progs_verdict(&copies, true).map_err(|error| format!("after the kernel's mount: {error}"))?;
-    match after.is_clean() {
-        true => Ok(Agreement::Sound),
-        false => Err(format!("after the kernel's mount:\n{after}")),
+    if after.is_clean() {
+        Ok(Agreement::Sound)
+    } else {
+        Err(format!("after the kernel's mount:\n{after}"))
     }
 }
 

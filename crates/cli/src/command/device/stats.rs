@@ -116,9 +116,10 @@ impl Stats {
         let mut rows = Vec::new();
         for device in devices {
             let devid = device.devid;
-            let name = match device.is_missing() {
-                true => format!("devid:{devid}"),
-                false => device.shown(),
+            let name = if device.is_missing() {
+                format!("devid:{devid}")
+            } else {
+                device.shown()
             };
             rows.push((name, devid, counts(devid)?));
         }

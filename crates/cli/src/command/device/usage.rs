@@ -73,9 +73,10 @@ impl Usage {
         facts_of: impl Fn(&Location) -> anyhow::Result<Facts>,
     ) -> anyhow::Result<()> {
         let units = self.units.units();
-        let mut list = match console.is_json() {
-            true => Some(JsonList::start(&mut console.out, "device-usage")?),
-            false => None,
+        let mut list = if console.is_json() {
+            Some(JsonList::start(&mut console.out, "device-usage")?)
+        } else {
+            None
         };
         for (index, location) in self.locations.iter().enumerate() {
             if index > 0 && list.is_none() {
@@ -136,9 +137,10 @@ fn print(
     line("Device slack:", units.signed(device.slack()))?;
     for allocation in allocations.unwrap_or_default() {
         let name = allocation.group;
-        let label = match name.profile.is_some_and(Profile::is_striped) {
-            true => format!("{name}/{}:", allocation.stripes),
-            false => format!("{name}:"),
+        let label = if name.profile.is_some_and(Profile::is_striped) {
+            format!("{name}/{}:", allocation.stripes)
+        } else {
+            format!("{name}:")
         };
         line(&label, units.size(allocation.bytes))?;
     }

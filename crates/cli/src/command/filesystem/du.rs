@@ -119,9 +119,10 @@ impl Du {
                 }
                 Err(error) => {
                     // A directory that cannot be entered has no sum.
-                    let refused = match walk.is_refused() {
-                        true => shown.open.pop(),
-                        false => None,
+                    let refused = if walk.is_refused() {
+                        shown.open.pop()
+                    } else {
+                        None
                     };
                     let is_argument = refused.is_some() && shown.open.is_empty();
                     shown.leave_to(walk.depth(), console)?;
@@ -177,9 +178,10 @@ impl Shown<'_> {
             Ok(Some(space)) => {
                 let usage = Usage::from(space);
                 self.count(usage);
-                match self.is_summary {
-                    true => Ok(()),
-                    false => print(console, self.output, &path, usage, None),
+                if self.is_summary {
+                    Ok(())
+                } else {
+                    print(console, self.output, &path, usage, None)
                 }
             }
             Ok(None) => Ok(()),
@@ -256,9 +258,10 @@ impl ByIoctls for Du {
                         // A mount that reports no extents fails before anything is printed.
                         None => output.insert(self.start(console)?),
                     };
-                    match is_shown {
-                        true => print(console, output, path, usage, set),
-                        false => Ok(()),
+                    if is_shown {
+                        print(console, output, path, usage, set)
+                    } else {
+                        Ok(())
                     }
                 },
                 console,
@@ -317,9 +320,10 @@ fn print(
             let shared = set_shared.map_or_else(|| "-".to_owned(), |bytes| units.size(bytes));
             let (total, exclusive) = (units.size(total), units.size(exclusive));
             write!(console.out, "{total:>10}  {exclusive:>10}  {shared:>10}  ")?;
-            match console.is_terminal() {
-                true => writeln!(console.out, "{}", Escaped(path))?,
-                false => console.out.write_all(&[path, b"\n"].concat())?,
+            if console.is_terminal() {
+                writeln!(console.out, "{}", Escaped(path))?
+            } else {
+                console.out.write_all(&[path, b"\n"].concat())?
             }
         }
     }

@@ -136,9 +136,10 @@ impl Show {
                 volumes.push(describe_open(&self.devices.open(target)?));
                 continue;
             }
-            match target.image.exists() {
-                true => places.push(target.image.clone()),
-                false => filters.push(target.image.to_string_lossy().into_owned()),
+            if target.image.exists() {
+                places.push(target.image.clone())
+            } else {
+                filters.push(target.image.to_string_lossy().into_owned())
             }
         }
         if !volumes.is_empty() {
@@ -150,9 +151,10 @@ impl Show {
         if !named || self.all_devices {
             places.push(PathBuf::from("/dev"));
         }
-        let mut found = match named && self.devices.scan_places().is_empty() {
-            true => scan_beside(&places),
-            false => scan(&places),
+        let mut found = if named && self.devices.scan_places().is_empty() {
+            scan_beside(&places)
+        } else {
+            scan(&places)
         };
         if named && found.is_empty() {
             // Opening it returns the reason.
@@ -185,9 +187,12 @@ fn mounted_volumes() -> anyhow::Result<Vec<FoundVolume>> {
     let table = mount_table().context("cannot read which file systems are mounted")?;
     let of_btrfs = |entry: &TableEntry| entry.is_ours() || entry.fs_type == "btrfs";
     let mounts = table.into_iter().filter(of_btrfs);
-    let paths = mounts.map(|entry| match entry.is_ours() {
-        true => entry.volume_path(),
-        false => entry.source,
+    let paths = mounts.map(|entry| {
+        if entry.is_ours() {
+            entry.volume_path()
+        } else {
+            entry.source
+        }
     });
     let sources: BTreeSet<PathBuf> = paths.collect();
     let mut places: Vec<PathBuf> = sources.into_iter().filter(|path| path.exists()).collect();

@@ -71,9 +71,10 @@ impl Usage {
             }
             facts.print_overall(&mut console.out, units)?;
             writeln!(console.out)?;
-            match self.tabular {
-                true => facts.print_table(&mut console.out, units)?,
-                false => facts.print_linear(&mut console.out, units)?,
+            if self.tabular {
+                facts.print_table(&mut console.out, units)?
+            } else {
+                facts.print_linear(&mut console.out, units)?
             }
         }
         Ok(())
@@ -309,12 +310,11 @@ impl Facts {
             .iter()
             .map(|(kind, _)| *kind)
             .collect();
-        match kinds.is_empty() {
-            true => line("Multiple profiles", "\t\t", "no", "")?,
-            false => {
-                let kinds = format!("\t({})", kinds.join(", ").to_lowercase());
-                line("Multiple profiles", "\t\t", "yes", &kinds)?;
-            }
+        if kinds.is_empty() {
+            line("Multiple profiles", "\t\t", "no", "")?
+        } else {
+            let kinds = format!("\t({})", kinds.join(", ").to_lowercase());
+            line("Multiple profiles", "\t\t", "yes", &kinds)?;
         }
         Ok(())
     }

@@ -59,9 +59,10 @@ enum Place {
 impl DumpSuper {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let place = self.place(console)?;
-        let mut list = match console.is_json() {
-            true => Some(JsonList::start(&mut console.out, "dump-super")?),
-            false => None,
+        let mut list = if console.is_json() {
+            Some(JsonList::start(&mut console.out, "dump-super")?)
+        } else {
+            None
         };
         for device in &self.paths()? {
             let shown = Escaped::of(device).to_string();

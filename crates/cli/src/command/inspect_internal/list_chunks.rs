@@ -121,9 +121,10 @@ impl ListChunks {
     }
 
     fn compare(&self, a: &Row, b: &Row) -> Ordering {
-        let modes = match self.sort.is_empty() {
-            true => [SortMode::Devid].as_slice(),
-            false => &self.sort,
+        let modes = if self.sort.is_empty() {
+            [SortMode::Devid].as_slice()
+        } else {
+            &self.sort
         };
         let order = modes.iter().map(|mode| match mode {
             SortMode::Devid | SortMode::Pstart => (a.devid, a.pstart).cmp(&(b.devid, b.pstart)),

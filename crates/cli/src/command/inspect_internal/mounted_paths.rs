@@ -46,9 +46,12 @@ impl MountedPaths {
     pub(super) fn of_file(&self, file: FileId) -> Result<Vec<Vec<u8>>, Errno> {
         let base = self.base_for(file.root)?;
         let paths = self.asked.paths_of(file)?;
-        let below = |path: &Vec<u8>| match path.is_empty() {
-            true => base.clone(),
-            false => joined(&base, path),
+        let below = |path: &Vec<u8>| {
+            if path.is_empty() {
+                base.clone()
+            } else {
+                joined(&base, path)
+            }
         };
         Ok(paths.iter().map(below).collect())
     }

@@ -40,9 +40,10 @@ impl ByIoctls for Rootid {
 
 fn print(console: &mut Console, id: RootId) -> anyhow::Result<()> {
     let rootid = id.0;
-    match console.is_json() {
-        true => json::write_map(&mut console.out, "rootid", &RootidJson { rootid })?,
-        false => writeln!(console.out, "{rootid}")?,
+    if console.is_json() {
+        json::write_map(&mut console.out, "rootid", &RootidJson { rootid })?
+    } else {
+        writeln!(console.out, "{rootid}")?
     }
     Ok(())
 }

@@ -53,9 +53,10 @@ impl TreeStats {
         } else {
             self.units.units()
         };
-        let mut list = match console.is_json() {
-            true => Some(JsonList::start(&mut console.out, "tree-stats")?),
-            false => None,
+        let mut list = if console.is_json() {
+            Some(JsonList::start(&mut console.out, "tree-stats")?)
+        } else {
+            None
         };
         for (id, name) in trees {
             if list.is_none() {

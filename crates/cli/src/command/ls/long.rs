@@ -105,9 +105,10 @@ fn name_or_number(name: Option<&str>, id: u32) -> String {
 
 impl Layout {
     pub(super) fn new(options: &Ls, for_terminal: bool) -> Layout {
-        let owners = match options.long && !options.numeric_uid_gid {
-            true => HostOwners::load(),
-            false => HostOwners::default(),
+        let owners = if options.long && !options.numeric_uid_gid {
+            HostOwners::load()
+        } else {
+            HostOwners::default()
         };
         Layout {
             long: options.long || options.full_time || options.numeric_uid_gid,
@@ -130,14 +131,12 @@ impl Layout {
     }
 
     fn line(&self, name: &[u8], file: Listed<'_>) -> Result<Line> {
-        let facts = match self.long {
-            true => Some(self.columns(file)?),
-            false => None,
+        let facts = if self.long {
+            Some(self.columns(file)?)
+        } else {
+            None
         };
-        let ino = match self.inode {
-            true => file.ino()?,
-            false => 0,
-        };
+        let ino = if self.inode { file.ino()? } else { 0 };
         Ok(Line {
             name: name.to_vec(),
             ino,
@@ -166,9 +165,10 @@ impl Layout {
             user: name_or_number(self.owners.user_name(file.uid()), file.uid()),
             group: name_or_number(self.owners.group_name(file.gid()), file.gid()),
             size,
-            time: match self.full_time {
-                true => clock::full(modified),
-                false => clock::short(modified, self.now),
+            time: if self.full_time {
+                clock::full(modified)
+            } else {
+                clock::short(modified, self.now)
             },
             blocks: file.blocks(),
             target: facts.target,
@@ -181,9 +181,10 @@ impl Layout {
         let columns = || lines.iter().filter_map(|line| line.facts.as_ref());
         if directory.is_some() && self.long {
             let blocks = columns().fold(0u64, |sum, c| sum.saturating_add(c.blocks));
-            let total = match self.human {
-                true => human(blocks.saturating_mul(512)),
-                false => blocks.div_ceil(2).to_string(),
+            let total = if self.human {
+                human(blocks.saturating_mul(512))
+            } else {
+                blocks.div_ceil(2).to_string()
             };
             writeln!(out, "total {total}")?;
         }
@@ -291,8 +292,9 @@ fn human(bytes: u64) -> String {
         divisor *= 1024;
     }
     let tenths = (bytes * 10).div_ceil(divisor);
-    match tenths < 100 {
-        true => format!("{}.{}{}", tenths / 10, tenths % 10, UNITS[unit]),
-        false => format!("{}{}", bytes.div_ceil(divisor), UNITS[unit]),
+    if tenths < 100 {
+        format!("{}.{}{}", tenths / 10, tenths % 10, UNITS[unit])
+    } else {
+        format!("{}{}", bytes.div_ceil(divisor), UNITS[unit])
     }
 }

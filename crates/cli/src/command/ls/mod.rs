@@ -243,8 +243,9 @@ fn shown(location: &Location, path: &Path) -> Vec<u8> {
 
 /// Writes a name for a terminal or for a program.
 fn write_name(out: &mut dyn Write, name: &[u8], for_terminal: bool) -> std::io::Result<()> {
-    match for_terminal {
-        true => write!(out, "{}", ShellQuoted(name)),
-        false => out.write_all(name),
+    if for_terminal {
+        write!(out, "{}", ShellQuoted(name))
+    } else {
+        out.write_all(name)
     }
 }

@@ -279,9 +279,10 @@ impl Rootdir<'_> {
             true => Growth::IfNeeded,
         };
         let (algorithm, level) = self.compression.unwrap_or((Compression::None, 0));
-        let mut mkfs = match self.is_folder {
-            true => mkfs.fill_from(&self.path),
-            false => mkfs.fill_from_archive(self.archive(targets)?),
+        let mut mkfs = if self.is_folder {
+            mkfs.fill_from(&self.path)
+        } else {
+            mkfs.fill_from_archive(self.archive(targets)?)
         };
         mkfs = mkfs
             .compress(Compress {
@@ -304,24 +305,27 @@ impl Rootdir<'_> {
             is_default,
         } in &self.subvolumes
         {
-            mkfs = match is_default {
-                true => mkfs.make_default_subvolume(path, *access),
-                false => mkfs.make_subvolume(path, *access),
+            mkfs = if *is_default {
+                mkfs.make_default_subvolume(path, *access)
+            } else {
+                mkfs.make_subvolume(path, *access)
             };
         }
         for FlagsRequest { path, no_data_cow } in &self.flags {
-            mkfs = match no_data_cow {
-                true => mkfs.no_data_cow(path),
-                false => mkfs.no_data_sum(path),
+            mkfs = if *no_data_cow {
+                mkfs.no_data_cow(path)
+            } else {
+                mkfs.no_data_sum(path)
             };
         }
         Ok(mkfs)
     }
 
     fn archive(&self, targets: &[Target]) -> anyhow::Result<File> {
-        let file = match self.path.as_os_str() == STDIN {
-            true => File::from(stdin().as_fd().try_clone_to_owned()?),
-            false => File::open(&self.path).with_context(|| self.path.display().to_string())?,
+        let file = if self.path.as_os_str() == STDIN {
+            File::from(stdin().as_fd().try_clone_to_owned()?)
+        } else {
+            File::open(&self.path).with_context(|| self.path.display().to_string())?
         };
         let archive = file.metadata()?;
         for target in targets {
@@ -353,9 +357,10 @@ impl Rootdir<'_> {
         }
         for request in &self.flags {
             let path = request.path.display();
-            let flags = match request.no_data_cow {
-                true => "nodatacow",
-                false => "nodatasum",
+            let flags = if request.no_data_cow {
+                "nodatacow"
+            } else {
+                "nodatasum"
             };
             writeln!(out, "  Inode flags:      {flags} {path}")?;
         }

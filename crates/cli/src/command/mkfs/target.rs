@@ -168,9 +168,10 @@ impl Target {
 
 /// Returns the identity of a file or device. Paths with the same identity lead to the same file.
 fn identity(metadata: &Metadata) -> (bool, u64, u64) {
-    match metadata.file_type().is_block_device() {
-        true => (true, metadata.rdev(), 0),
-        false => (false, metadata.dev(), metadata.ino()),
+    if metadata.file_type().is_block_device() {
+        (true, metadata.rdev(), 0)
+    } else {
+        (false, metadata.dev(), metadata.ino())
     }
 }
 

@@ -121,9 +121,10 @@ impl Set {
             self.must_be_forced()?;
         }
         asked.set_read_only(read_only).with_context(refused)?;
-        match is_received {
-            true => asked.forget_received().with_context(refused),
-            false => Ok(()),
+        if is_received {
+            asked.forget_received().with_context(refused)
+        } else {
+            Ok(())
         }
     }
 }

@@ -28,8 +28,9 @@ pub(super) fn open(
 }
 
 fn buffered(input: impl Read + 'static, is_shared: bool) -> Box<dyn Read> {
-    match is_shared {
-        true => Box::new(input),
-        false => Box::new(BufReader::with_capacity(BUFFER_BYTES, input)),
+    if is_shared {
+        Box::new(input)
+    } else {
+        Box::new(BufReader::with_capacity(BUFFER_BYTES, input))
     }
 }

@@ -173,11 +173,12 @@ fn failed_to_choose(id: u64) -> String {
 
 /// Checks that the stream is not written to an image of the volume, its own source.
 fn refuse_image(path: &Path, volume: &Volume) -> anyhow::Result<()> {
-    match path.metadata().is_ok_and(|file| volume.lies_on(&file)) {
-        true => bail!(
+    if path.metadata().is_ok_and(|file| volume.lies_on(&file)) {
+        bail!(
             "cannot write '{}': it is the image that is read",
             Escaped::of(path)
-        ),
-        false => Ok(()),
+        )
+    } else {
+        Ok(())
     }
 }

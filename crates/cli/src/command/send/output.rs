@@ -89,9 +89,10 @@ pub(super) fn cut(file: &File, path: &Path, volume: &Volume) -> anyhow::Result<(
 
 /// Checks that standard output is not a terminal.
 pub(super) fn refuse_terminal() -> anyhow::Result<()> {
-    match io::stdout().is_terminal() {
-        true => bail!("not dumping send stream into a terminal, redirect it into a file"),
-        false => Ok(()),
+    if io::stdout().is_terminal() {
+        bail!("not dumping send stream into a terminal, redirect it into a file")
+    } else {
+        Ok(())
     }
 }
 

@@ -106,9 +106,10 @@ enum Flow {
 
 impl Shell {
     pub(crate) fn run(&self, console: &mut Console, program: &Program) -> anyhow::Result<()> {
-        let access = match self.read_only {
-            true => DeviceAccess::Read,
-            false => DeviceAccess::Write,
+        let access = if self.read_only {
+            DeviceAccess::Read
+        } else {
+            DeviceAccess::Write
         };
         let volume = match access {
             DeviceAccess::Read => self.volume.devices.open(&self.location)?,
@@ -215,9 +216,10 @@ fn line_command(session: &Arc<Session>) -> clap::Command {
                 let arg = arg
                     .value_parser(LocationParser::within(session))
                     .value_name("PATH");
-                match is_optional {
-                    true => arg.required(false).default_value("."),
-                    false => arg,
+                if is_optional {
+                    arg.required(false).default_value(".")
+                } else {
+                    arg
                 }
             } else if arg.get_value_parser().type_id() == TypeId::of::<Operand>() {
                 arg.value_parser(OperandParser::within(session))
@@ -299,10 +301,13 @@ fn run_line(
             console.write_path(&session.dir())?;
             writeln!(console.out).map_err(Into::into)
         }
-        Verb::Sync => match session.volume().is_read_only() {
-            true => Ok(()),
-            false => session.volume().sync().reason().context("cannot commit"),
-        },
+        Verb::Sync => {
+            if session.volume().is_read_only() {
+                Ok(())
+            } else {
+                session.volume().sync().reason().context("cannot commit")
+            }
+        }
         Verb::Exit => return Ok(Flow::Exit),
     };
     (console.format, console.verbose, console.quiet) = (format, verbose, quiet);
@@ -374,9 +379,10 @@ impl Input {
 }
 
 fn prompt(session: &Session, console: &mut Console, is_first: bool) -> anyhow::Result<()> {
-    match is_first {
-        true => write!(console.out, "ubtrfs:{}> ", ShellQuoted(&session.dir()))?,
-        false => write!(console.out, "> ")?,
+    if is_first {
+        write!(console.out, "ubtrfs:{}> ", ShellQuoted(&session.dir()))?
+    } else {
+        write!(console.out, "> ")?
     }
     Ok(console.out.flush()?)
 }

@@ -92,9 +92,10 @@ impl Delete {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        match self.subvolid.is_some() && self.locations.len() > 1 {
-            true => bail!("--subvolid takes one volume"),
-            false => Ok(()),
+        if self.subvolid.is_some() && self.locations.len() > 1 {
+            bail!("--subvolid takes one volume")
+        } else {
+            Ok(())
         }
     }
 
@@ -193,9 +194,10 @@ impl Delete {
             _ => anyhow!(error),
         })?;
         target.subvolume_removed(&place, &root)?;
-        match self.commit_each {
-            true => Ok(target.volume.sync().reason()?),
-            false => Ok(()),
+        if self.commit_each {
+            Ok(target.volume.sync().reason()?)
+        } else {
+            Ok(())
         }
     }
 }

@@ -42,12 +42,11 @@ impl DiffSnapshots {
         let new = held(&with_new, &self.new)?;
         for change in new.changes_since(&old).reason()? {
             let change = change.reason()?;
-            match console.is_json() {
-                true => {
-                    serde_json::to_writer(&mut console.out, &ChangeJson::of(&change))
-                        .map_err(std::io::Error::from)?;
-                }
-                false => print(console, &change)?,
+            if console.is_json() {
+                serde_json::to_writer(&mut console.out, &ChangeJson::of(&change))
+                    .map_err(std::io::Error::from)?;
+            } else {
+                print(console, &change)?
             }
             writeln!(console.out)?;
         }

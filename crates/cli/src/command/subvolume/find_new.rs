@@ -82,10 +82,11 @@ impl FindNew {
             let extent = extent.reason()?;
             let path = extent.path.as_os_str().as_bytes();
             let extent = Found::from(&extent);
-            match console.is_json() {
+            if console.is_json() {
                 // Everything is written at the end.
-                true => found.push(to_json(&extent, path)),
-                false => extent.write(path, is_terminal, &mut console.out)?,
+                found.push(to_json(&extent, path))
+            } else {
+                extent.write(path, is_terminal, &mut console.out)?
             }
         }
         if console.is_json() {
@@ -139,9 +140,10 @@ impl From<&NewExtent> for Found {
 fn flags_text(flags: [(bool, &str); 3]) -> String {
     let set = flags.into_iter().filter(|(is_set, _)| *is_set);
     let set: Vec<&str> = set.map(|(_, name)| name).collect();
-    match set.is_empty() {
-        true => "NONE".to_owned(),
-        false => set.join("|"),
+    if set.is_empty() {
+        "NONE".to_owned()
+    } else {
+        set.join("|")
     }
 }
 
@@ -202,9 +204,10 @@ impl ByIoctls for FindNew {
         let from = Key::new(0, KeyType(0), 0);
         let since = Transid(self.since);
         asked.search_since(since, root, from, Key::MAX, &mut |key, item| {
-            let extent = match key.item_type == KeyType::EXTENT_DATA {
-                true => FileExtent::decode(item).filter(|e| e.transid().0 >= self.since),
-                false => None,
+            let extent = if key.item_type == KeyType::EXTENT_DATA {
+                FileExtent::decode(item).filter(|e| e.transid().0 >= self.since)
+            } else {
+                None
             };
             let Some(extent) = extent else {
                 return ControlFlow::Continue(());

@@ -294,9 +294,10 @@ impl List {
         let mut rows = Vec::new();
         for info in subvolumes.all().filter(|info| info.id != subvolumes.top) {
             let path = subvolumes.path(info.id, from);
-            let parent = match path.is_some() {
-                true => subvolumes.parent(info.id).map_or(0, |parent| parent.0),
-                false => 0,
+            let parent = if path.is_some() {
+                subvolumes.parent(info.id).map_or(0, |parent| parent.0)
+            } else {
+                0
             };
             let mut row = Row {
                 info,

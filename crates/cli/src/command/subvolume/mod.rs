@@ -119,8 +119,9 @@ impl Qgroups {
 fn ask_for_subvolume(location: &Location) -> anyhow::Result<Asked> {
     let asked = Asked::open(location)?;
     let is_one = asked.is_subvolume();
-    match is_one.with_context(|| format!("cannot access '{location}'"))? {
-        true => Ok(asked),
-        false => bail!("'{location}' is not a subvolume"),
+    if is_one.with_context(|| format!("cannot access '{location}'"))? {
+        Ok(asked)
+    } else {
+        bail!("'{location}' is not a subvolume")
     }
 }

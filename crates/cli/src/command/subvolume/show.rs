@@ -126,13 +126,14 @@ impl Show {
         if facts.flags().is_none() && facts.info.received_uuid.is_some() {
             console.warning(WRITABLE_BUT_RECEIVED);
         }
-        match console.is_json() {
-            true => Ok(json::write_map(
+        if console.is_json() {
+            Ok(json::write_map(
                 &mut console.out,
                 "subvolume-show",
                 &facts.to_json(),
-            )?),
-            false => self.print(console, facts),
+            )?)
+        } else {
+            self.print(console, facts)
         }
     }
 
@@ -192,9 +193,10 @@ impl ByIoctls for Show {
     fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
         self.volume.refuse_for_mount()?;
         let asked = Asked::open(&self.location)?;
-        let here = match asked.is_subvolume()? {
-            true => Some(asked.root_id()?),
-            false => None,
+        let here = if asked.is_subvolume()? {
+            Some(asked.root_id()?)
+        } else {
+            None
         };
         let mountpoint = mountpoint(&self.location)?;
         let id = self.id(here, |uuid| {

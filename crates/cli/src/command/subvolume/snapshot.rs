@@ -50,9 +50,10 @@ impl Snapshot {
         }
         let source = target.find_subvolume(&self.source)?;
         let (NameIn { dir, name, .. }, shown) = self.place(&target)?;
-        let access = match self.read_only {
-            true => Access::ReadOnly,
-            false => Access::Writable,
+        let access = if self.read_only {
+            Access::ReadOnly
+        } else {
+            Access::Writable
         };
         let made = dir.snapshot(&source, &name, access).reason();
         made.with_context(|| format!("Could not create snapshot '{shown}'"))?;
@@ -63,9 +64,10 @@ impl Snapshot {
 
     fn report(&self, made: &Location, console: &mut Console) -> anyhow::Result<()> {
         if !console.quiet {
-            let kind = match self.read_only {
-                true => "readonly snapshot",
-                false => "snapshot",
+            let kind = if self.read_only {
+                "readonly snapshot"
+            } else {
+                "snapshot"
             };
             let source = &self.source;
             writeln!(console.out, "Create {kind} of '{source}' in '{made}'")?;

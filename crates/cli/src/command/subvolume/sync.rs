@@ -132,12 +132,11 @@ impl ByIoctls for Sync {
         let asked = Asked::open(&self.location)?;
         let states = asked.subvolume_states();
         let states = states.context("cannot see which subvolumes are deleted")?;
-        let mut left: Vec<RootId> = match self.ids.is_empty() {
-            true => {
-                let deleted = states.iter().filter(|(_, is_alive)| !**is_alive);
-                deleted.map(|(id, _)| *id).collect()
-            }
-            false => self.ids.iter().copied().map(RootId).collect(),
+        let mut left: Vec<RootId> = if self.ids.is_empty() {
+            let deleted = states.iter().filter(|(_, is_alive)| !**is_alive);
+            deleted.map(|(id, _)| *id).collect()
+        } else {
+            self.ids.iter().copied().map(RootId).collect()
         };
         self.check_ids()?;
         if left.is_empty() {
@@ -153,12 +152,11 @@ impl ByIoctls for Sync {
         loop {
             let mut waiting = Vec::new();
             for id in left {
-                match asked.has_root_item(id)? {
-                    true => waiting.push(id),
-                    false => {
-                        gone += 1;
-                        say_gone(id, gone, all, console)?;
-                    }
+                if asked.has_root_item(id)? {
+                    waiting.push(id)
+                } else {
+                    gone += 1;
+                    say_gone(id, gone, all, console)?;
                 }
             }
             console.out.flush()?;

@@ -271,18 +271,19 @@ fn have_it_run(mount: &Mounted, request: &Request, input: Option<&File>) -> Resu
         .map_err(Failed::NotBegun)?;
     let is_trusted = server == 0 || server == caller.as_raw();
     let mut unfinished = None;
-    let answer = match is_trusted {
-        true => ask(
+    let answer = if is_trusted {
+        ask(
             &socket,
             request,
             (io::stdout(), io::stderr()),
             input,
             &mut unfinished,
-        ),
-        false => relayed(input, |stdout, stderr, input| {
+        )
+    } else {
+        relayed(input, |stdout, stderr, input| {
             ask(&socket, request, (stdout, stderr), input, &mut unfinished)
         })
-        .map_err(|error| Failed::NotBegun(error.into()))?,
+        .map_err(|error| Failed::NotBegun(error.into()))?
     };
     let left = unfinished.map_or(String::new(), |name| {
         format!(

@@ -127,9 +127,10 @@ impl Leaving {
                 return Unmounted::Stalled;
             }
         }
-        match server.is_none_or(|server| server.ends_within(ENDS_WITHIN)) {
-            true => Unmounted::Ended,
-            false => Unmounted::Stalled,
+        if server.is_none_or(|server| server.ends_within(ENDS_WITHIN)) {
+            Unmounted::Ended
+        } else {
+            Unmounted::Stalled
         }
     }
 }

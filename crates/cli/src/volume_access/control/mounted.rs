@@ -113,9 +113,10 @@ fn resolve(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let mut names: Vec<OsString> = Vec::new();
     let mut at = path;
     loop {
-        let existing = match at.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => at,
+        let existing = if at.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            at
         };
         if let Ok(there) = existing.canonicalize() {
             return Some((there, names.iter().rev().collect()));

@@ -285,9 +285,10 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
         return tracing::debug!(uid, "refused a command of another user");
     }
     let caller = caller_of(pid, uid, gid);
-    let caller = match served.is_fakeroot {
-        true => caller.as_superuser(),
-        false => caller,
+    let caller = if served.is_fakeroot {
+        caller.as_superuser()
+    } else {
+        caller
     };
     // Limits the time that a deliberately slow client occupies a thread.
     let _ = connection.set_read_timeout(Some(REQUEST_TIMEOUT));
@@ -352,9 +353,10 @@ fn see_off(afterlife: &Afterlife, leavers: &Leavers, connection: &Arc<UnixStream
     if afterlife.ends_within(LINGERS_AT_MOST) {
         return;
     }
-    let answer = match afterlife.make_durable() {
-        true => DURABLE,
-        false => NOT_DURABLE,
+    let answer = if afterlife.make_durable() {
+        DURABLE
+    } else {
+        NOT_DURABLE
     };
     if !afterlife.ends_within(Duration::ZERO) {
         leavers.remove(connection);

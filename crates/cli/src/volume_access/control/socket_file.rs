@@ -110,9 +110,10 @@ fn open_folder(base: &Path) -> io::Result<OwnedFd> {
 fn must_be_ours(folder: &OwnedFd) -> io::Result<()> {
     let found = rustix::fs::fstat(folder)?;
     let is_shared = Mode::from_raw_mode(found.st_mode).intersects(OTHERS_MAY_WRITE);
-    match found.st_uid == geteuid().as_raw() && !is_shared {
-        true => Ok(()),
-        false => Err(io::ErrorKind::PermissionDenied.into()),
+    if found.st_uid == geteuid().as_raw() && !is_shared {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
     }
 }
 

@@ -54,9 +54,10 @@ impl Asked {
         let table = mount_table().ok()?.into_iter();
         // Do not query unrelated mounts: a stopped server would never answer.
         let mut mounts = table.filter(|entry| {
-            let device = match entry.is_ours() {
-                true => entry.volume_path(),
-                false => entry.source.clone(),
+            let device = if entry.is_ours() {
+                entry.volume_path()
+            } else {
+                entry.source.clone()
             };
             let is_btrfs = entry.is_ours() || entry.fs_type == "btrfs";
             is_btrfs && volume_on(&device) == Some(volume)

@@ -122,9 +122,10 @@ impl Asked {
 
     pub(crate) fn set_read_only(&self, read_only: bool) -> Result<(), Errno> {
         let flags = self.flags()? & !args::RDONLY;
-        let mut flags = U64::new(match read_only {
-            true => flags | args::RDONLY,
-            false => flags,
+        let mut flags = U64::new(if read_only {
+            flags | args::RDONLY
+        } else {
+            flags
         });
         self.ask::<{ args::SUBVOL_SETFLAGS }, _>(&mut flags)
     }

@@ -120,13 +120,14 @@ impl Asked {
         for space in list.spaces.iter().take(returned) {
             let flags = space.flags.get();
             let (total, used) = (space.total_bytes.get(), space.used_bytes.get());
-            match flags & args::GLOBAL_RESERVE != 0 {
-                true => spaces.reserve = (total, used),
-                false => spaces.infos.push(GroupUsage {
+            if flags & args::GLOBAL_RESERVE != 0 {
+                spaces.reserve = (total, used);
+            } else {
+                spaces.infos.push(GroupUsage {
                     group: group_type(BlockGroupFlags::from_bits_retain(flags)),
                     total,
                     used,
-                }),
+                })
             }
         }
         Ok(spaces)

@@ -176,9 +176,10 @@ impl Script {
         let (from, to) = (from - from % sector, to - to % sector);
         let size = self.files[src].bytes.len() as u64;
         let to_end = self.rng.one_in(3);
-        let len = match to_end {
-            true => size.saturating_sub(from),
-            false => self.len().next_multiple_of(sector),
+        let len = if to_end {
+            size.saturating_sub(from)
+        } else {
+            self.len().next_multiple_of(sector)
         };
         let (src_id, dst_id) = (self.files[src].id, self.files[dst].id);
         let outcome = volume.clone_range(src_id, from, if to_end { 0 } else { len }, dst_id, to);

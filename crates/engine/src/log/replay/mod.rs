@@ -173,9 +173,10 @@ impl<'r, 'v> Replay<'r, 'v> {
 }
 
 fn unreadable(source: Error) -> Error {
-    match source.is_would_block() {
-        true => source,
-        false => Error::LogRead(Box::new(source)),
+    if source.is_would_block() {
+        source
+    } else {
+        Error::LogRead(Box::new(source))
     }
 }
 

@@ -25,9 +25,10 @@ impl Gather<'_> {
                 }
                 let is_new_dir =
                     entry.kind() == Some(FileKind::Directory) && self.is_new(location.objectid)?;
-                let part = match is_new_dir {
-                    true => Part::All,
-                    false => Part::Existence,
+                let part = if is_new_dir {
+                    Part::All
+                } else {
+                    Part::Existence
                 };
                 self.need(location.objectid, part);
             }

@@ -48,9 +48,10 @@ impl Gather<'_> {
                 extents.push((key.offset, extent));
             }
         }
-        match subject.item.flags().contains(InodeFlags::NODATASUM) {
-            true => Ok(()),
-            false => self.add_csums(&extents),
+        if subject.item.flags().contains(InodeFlags::NODATASUM) {
+            Ok(())
+        } else {
+            self.add_csums(&extents)
         }
     }
 

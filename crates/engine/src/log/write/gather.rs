@@ -174,9 +174,10 @@ impl<'g> Gather<'g> {
 
     pub(super) fn visit(&mut self) -> Step {
         self.visited += 1;
-        match self.visited > MOST_INODES {
-            true => Err(Stop::Unlogged(Unlogged::TooMany)),
-            false => Ok(()),
+        if self.visited > MOST_INODES {
+            Err(Stop::Unlogged(Unlogged::TooMany))
+        } else {
+            Ok(())
         }
     }
 

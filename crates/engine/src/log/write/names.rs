@@ -30,9 +30,10 @@ impl Gather<'_> {
         key: Key,
         now: Option<Arc<[u8]>>,
     ) -> Step {
-        let old = match subject.is_new {
-            true => None,
-            false => self.committed.get(&key)?,
+        let old = if subject.is_new {
+            None
+        } else {
+            self.committed.get(&key)?
         };
         let old = old.map_or_else(Vec::new, |old| names_of(key, &old));
         if !subject.is_unlogged {

@@ -22,9 +22,10 @@ impl<'a> Rename<'a> {
         let mut to = drafts.of(&new_dir.tree).inode(new_dir.id)?;
         let [old_item, new_item] = self.check_exchange(&from, &to, new)?;
         let index = next_index(new_dir, locked.state(new_dir.id))?;
-        let old_index = match self.within_dir() {
-            true => index + 1,
-            false => next_index(old.dir, locked.state(old.dir.id))?,
+        let old_index = if self.within_dir() {
+            index + 1
+        } else {
+            next_index(old.dir, locked.state(old.dir.id))?
         };
         drafts.detach(old)?;
         drafts.detach(new)?;

@@ -24,9 +24,10 @@ impl<'a> Rename<'a> {
     ) -> Result<()> {
         let Rename { old, new_dir, .. } = *self;
         let mut from = drafts.of(&old.dir.tree).inode(old.dir.id)?;
-        let mut to = match self.within_dir() {
-            true => from,
-            false => drafts.of(&new_dir.tree).inode(new_dir.id)?,
+        let mut to = if self.within_dir() {
+            from
+        } else {
+            drafts.of(&new_dir.tree).inode(new_dir.id)?
         };
         let item = self.check(&from, &to, new)?;
         let index = next_index(new_dir, locked.state(new_dir.id))?;
@@ -41,9 +42,10 @@ impl<'a> Rename<'a> {
         note_entry(&mut from, self.now, EntryChange::Removed, old.name.len());
         let mut old_next = None;
         if let Some(whiteout) = whiteout {
-            let at = match self.within_dir() {
-                true => index + 1,
-                false => next_index(old.dir, locked.state(old.dir.id))?,
+            let at = if self.within_dir() {
+                index + 1
+            } else {
+                next_index(old.dir, locked.state(old.dir.id))?
             };
             self.leave(&mut drafts, &mut locked, &from, whiteout, at)?;
             note_entry(&mut from, self.now, EntryChange::Added, old.name.len());

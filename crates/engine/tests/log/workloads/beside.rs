@@ -78,9 +78,10 @@ impl Op {
                     .arg(reflink)
                     .arg(&to)
                     .output()?;
-                match done.status.success() && done.stderr.is_empty() && to.exists() {
-                    true => Ok(()),
-                    false => Err(io::Error::other("not cloned")),
+                if done.status.success() && done.stderr.is_empty() && to.exists() {
+                    Ok(())
+                } else {
+                    Err(io::Error::other("not cloned"))
                 }
             }
             SetXattr(path) => user_b(path),
@@ -217,10 +218,7 @@ fn engine_keeps_what_linux_keeps() {
     let volume = KernelVolume::make(&MkfsSpec::new().device_bytes(4 << 30)).unwrap();
     let host = volume.mount("").unwrap();
     save_image(&base[0], &host.path().join("base")).unwrap();
-    let wanted = match is_soak() {
-        true => 3000,
-        false => 25,
-    };
+    let wanted = if is_soak() { 3000 } else { 25 };
     let (mut compared, mut tried, mut failed) = (0, 0, 0);
     while compared < wanted {
         tried += 1;

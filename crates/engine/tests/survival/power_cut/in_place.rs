@@ -48,19 +48,21 @@ fn write(volume: &Volume, file: FileId, content: &mut Vec<u8>, rng: &mut Rng) {
     let len = 1 + rng.below(60_000);
     let offset = rng.below(FILE_BYTES - len);
     let is_direct = rng.one_in(3);
-    let (offset, len) = match is_direct {
-        true => (
+    let (offset, len) = if is_direct {
+        (
             offset & !4095,
             len.next_multiple_of(4096)
                 .min(FILE_BYTES - (offset & !4095)),
-        ),
-        false => (offset, len),
+        )
+    } else {
+        (offset, len)
     };
     let mut bytes = vec![0; len as usize];
     rng.fill(&mut bytes);
-    match is_direct {
-        true => volume.write_direct(file, offset, &bytes).unwrap(),
-        false => volume.write(file, offset, &bytes).unwrap(),
+    if is_direct {
+        volume.write_direct(file, offset, &bytes).unwrap()
+    } else {
+        volume.write(file, offset, &bytes).unwrap()
     }
     let end = offset as usize + bytes.len();
     content.resize(content.len().max(end), 0);

@@ -70,9 +70,10 @@ fn judged(state: &CrashState, history: &History) -> Result<(), Box<dyn std::erro
         ..CheckOptions::default()
     };
     let report = check(volume.devices(), &options, &mut |_| {})?;
-    match report.is_spotless() {
-        true => Ok(()),
-        false => Err(report.to_string().into()),
+    if report.is_spotless() {
+        Ok(())
+    } else {
+        Err(report.to_string().into())
     }
 }
 

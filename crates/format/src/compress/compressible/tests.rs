@@ -30,9 +30,12 @@ fn entropy_decides_between() {
     // Half of the bytes have 16 values, the rest are noise: about 6.5 bits per byte.
     let mut rng = Rng::new(5);
     let mut mixed = |common: u64| -> Vec<u8> {
-        let mut byte = |_| match rng.below(100) < common {
-            true => rng.below(16) as u8,
-            false => rng.below(256) as u8,
+        let mut byte = |_| {
+            if rng.below(100) < common {
+                rng.below(16) as u8
+            } else {
+                rng.below(256) as u8
+            }
         };
         (0..128 << 10).map(&mut byte).collect()
     };

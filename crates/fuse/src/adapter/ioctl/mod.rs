@@ -46,9 +46,10 @@ impl<S: Source> Adapter<S> {
     /// Returns the caller, with the rights that the mount grants.
     pub(super) fn caller(&self, context: &Context) -> Caller {
         let caller = caller_of(context.pid, context.uid, context.gid);
-        match self.is_fakeroot {
-            true => caller.as_superuser(),
-            false => caller,
+        if self.is_fakeroot {
+            caller.as_superuser()
+        } else {
+            caller
         }
     }
 
@@ -218,18 +219,20 @@ impl<S: Source> Call<'_, S> {
 
     /// Checks that the volume can be written.
     fn must_be_writable(&self) -> Result<()> {
-        match self.volume.is_writable() && !self.adapter.device.is_read_only() {
-            true => Ok(()),
-            false => Err(Errno::ROFS),
+        if self.volume.is_writable() && !self.adapter.device.is_read_only() {
+            Ok(())
+        } else {
+            Err(Errno::ROFS)
         }
     }
 
     /// Checks that the caller's mount allows changes.
     fn writing(&self) -> Result<()> {
         self.must_be_writable()?;
-        match self.is_asked_through_read_only() {
-            false => Ok(()),
-            true => Err(Errno::ROFS),
+        if self.is_asked_through_read_only() {
+            Err(Errno::ROFS)
+        } else {
+            Ok(())
         }
     }
 
@@ -242,9 +245,10 @@ impl<S: Source> Call<'_, S> {
 
     /// Checks that the file is the root directory of its subvolume.
     fn must_be_root_dir(&self) -> Result<()> {
-        match self.volume.root_dir(self.file.root).map_err(errno)? == self.file {
-            true => Ok(()),
-            false => Err(Errno::INVAL),
+        if self.volume.root_dir(self.file.root).map_err(errno)? == self.file {
+            Ok(())
+        } else {
+            Err(Errno::INVAL)
         }
     }
 }

@@ -25,9 +25,10 @@ impl<S: Source> Call<'_, S> {
 
     /// Checks that the notification queue has room, since each changed name adds a notification.
     fn must_have_room_for_news(&self) -> Result<()> {
-        match self.adapter.changes.has_room_for_names() {
-            true => Ok(()),
-            false => Err(Errno::BUSY),
+        if self.adapter.changes.has_room_for_names() {
+            Ok(())
+        } else {
+            Err(Errno::BUSY)
         }
     }
 
@@ -160,9 +161,10 @@ impl<S: Source> Call<'_, S> {
 
     pub(super) fn flags(&self) -> Result<u64> {
         self.must_be_root_dir()?;
-        Ok(match self.is_read_only()? {
-            true => args::RDONLY,
-            false => 0,
+        Ok(if self.is_read_only()? {
+            args::RDONLY
+        } else {
+            0
         })
     }
 

@@ -213,9 +213,10 @@ impl<S: Source> Call<'_, S> {
 }
 
 fn metadata_uuid(superblock: &Superblock) -> [u8; 16] {
-    match superblock.incompat().contains(Incompat::METADATA_UUID) {
-        true => superblock.metadata_uuid.0,
-        false => superblock.fsid.0,
+    if superblock.incompat().contains(Incompat::METADATA_UUID) {
+        superblock.metadata_uuid.0
+    } else {
+        superblock.fsid.0
     }
 }
 

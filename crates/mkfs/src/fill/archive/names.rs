@@ -196,12 +196,11 @@ impl Names {
     fn mark(&mut self, id: NodeId) -> Result<()> {
         let node = self.node(id)?;
         let inherited = self.node(node.parent)?.flags;
-        let marked = match self.marks.are_none() {
-            true => Default::default(),
-            false => {
-                let path = self.path_bytes(id)?;
-                self.marks.meet(&path, node.is_dir(), inherited)
-            }
+        let marked = if self.marks.are_none() {
+            Default::default()
+        } else {
+            let path = self.path_bytes(id)?;
+            self.marks.meet(&path, node.is_dir(), inherited)
         };
         if node.flags != marked.flags {
             self.update(id, |node| node.flags = marked.flags)?;

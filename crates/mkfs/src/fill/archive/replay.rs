@@ -270,11 +270,12 @@ impl Source for Replay {
         };
         let id = self.order.get(at).map_err(put_aside)?;
         let node = self.names.node(id).map_err(put_aside)?;
-        match node.is_dir() {
-            true => self.enter(id, &node),
-            false => self.file(id, &node),
-        }
-        .map(Some)
+        let event = if node.is_dir() {
+            self.enter(id, &node)
+        } else {
+            self.file(id, &node)
+        };
+        event.map(Some)
     }
 
     fn skip_contents(&mut self) {

@@ -195,9 +195,10 @@ impl Lister {
 
     /// Creates a run of the files up to the next directory.
     fn files(&mut self) -> Result<(), Stop> {
-        let most = match self.options.sharing {
-            true => RUN_OPEN_FILES,
-            false => RUN_FILES,
+        let most = if self.options.sharing {
+            RUN_OPEN_FILES
+        } else {
+            RUN_FILES
         };
         let mut files = Vec::new();
         loop {

@@ -218,10 +218,11 @@ impl Reader<'_> {
                 self.batch.push(Event::Parts(std::mem::take(&mut parts)));
                 is_wanted = self.send(false).is_ok();
             }
-            match is_wanted {
-                true => Ok(()),
+            if is_wanted {
+                Ok(())
+            } else {
                 // Ends the read. The walk is gone and will not see the error.
-                false => Err(dir.failed("read", &name, Errno::CANCELED)),
+                Err(dir.failed("read", &name, Errno::CANCELED))
             }
         });
         if !is_wanted {

@@ -46,9 +46,10 @@ impl Ours {
     fn do_it(&self, words: &[&std::ffi::OsStr]) -> ubtrfs_sim::Result<(), String> {
         let done = Command::new(&self.ubtrfs).args(words).output();
         let done = done.map_err(|error| error.to_string())?;
-        match done.status.success() {
-            true => Ok(()),
-            false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+        if done.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&done.stderr).into_owned())
         }
     }
 

@@ -32,9 +32,10 @@ impl KernelMount {
         options: &str,
         read_only: bool,
     ) -> Result<KernelMount> {
-        let options = match read_only {
-            true => format!("ro,{options}"),
-            false => options.to_owned(),
+        let options = if read_only {
+            format!("ro,{options}")
+        } else {
+            options.to_owned()
         };
         KernelMount::attached(devices, &options, false)
     }
@@ -126,12 +127,13 @@ impl KernelMount {
         const CLEAN: &str = "no errors found";
         let args = ["scrub", "start", "-B"].map(AsRef::as_ref);
         let output = run("btrfs", args.into_iter().chain([self.point.as_os_str()]))?;
-        match output.contains(CLEAN) {
-            true => Ok(()),
-            false => Err(Error::Unexpected {
+        if output.contains(CLEAN) {
+            Ok(())
+        } else {
+            Err(Error::Unexpected {
                 command: format!("btrfs scrub, which says {output},"),
                 wanted: CLEAN,
-            }),
+            })
         }
     }
 

@@ -38,14 +38,15 @@ pub fn progs_verdict(devices: &[PathBuf], data_csums: bool) -> Verdict {
     };
     let output = command.env("LC_ALL", "C").output();
     let output = output.map_err(|error| error.to_string())?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!(
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!(
             "{}\n{}{}",
             output.status,
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
-        )),
+        ))
     }
 }
 

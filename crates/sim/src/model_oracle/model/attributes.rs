@@ -59,9 +59,10 @@ impl ModelFs {
         if !are_compatible(inode.flags, flags) {
             return Err(OpError::InvalidArgument);
         }
-        match flags.compress {
-            true => inode.set_algorithm(algorithm.as_bytes()),
-            false => inode.forget_compression(),
+        if flags.compress {
+            inode.set_algorithm(algorithm.as_bytes())
+        } else {
+            inode.forget_compression()
         }
         let is_file = matches!(inode.body, Body::File(_));
         let keeps_nocow = is_file && !is_empty_file;

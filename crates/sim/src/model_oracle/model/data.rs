@@ -149,9 +149,10 @@ impl ModelFs {
         let is_aligned = |number: u64| number.is_multiple_of(granule);
         let from_end = from_offset + len_bytes;
         let to_end = to_offset + len_bytes;
-        let compared = match from_end == one.size() && to_end == other.size() {
-            true => len_bytes,
-            false => len_bytes - len_bytes % granule,
+        let compared = if from_end == one.size() && to_end == other.size() {
+            len_bytes
+        } else {
+            len_bytes - len_bytes % granule
         };
         let overlaps = source == target
             && from_offset.abs_diff(to_offset) < compared.next_multiple_of(granule);

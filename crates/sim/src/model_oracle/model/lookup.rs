@@ -19,9 +19,10 @@ impl ModelFs {
         let mut at = Found::Inode(TOP.root());
         for name in path.names() {
             let Found::Inode(dir) = at else {
-                return Err(match name.len() > NAME_BYTES {
-                    true => OpError::NameTooLong,
-                    false => OpError::NotFound,
+                return Err(if name.len() > NAME_BYTES {
+                    OpError::NameTooLong
+                } else {
+                    OpError::NotFound
                 });
             };
             at = self.lookup(dir, name)?.ok_or(OpError::NotFound)?;

@@ -19,9 +19,10 @@ impl ModelFs {
     }
 
     fn may_change_subvolume(&self, id: InodeId) -> Result<(), OpError> {
-        match self.subvolume(id.subvolume).read_only {
-            true => Err(OpError::ReadOnly),
-            false => Ok(()),
+        if self.subvolume(id.subvolume).read_only {
+            Err(OpError::ReadOnly)
+        } else {
+            Ok(())
         }
     }
 
@@ -58,9 +59,10 @@ impl ModelFs {
 
     pub(super) fn check_mutable(&self, id: InodeId) -> Result<(), OpError> {
         let flags = self.inode(id).flags;
-        match flags.immutable || flags.append {
-            true => Err(OpError::NotPermitted),
-            false => Ok(()),
+        if flags.immutable || flags.append {
+            Err(OpError::NotPermitted)
+        } else {
+            Ok(())
         }
     }
 

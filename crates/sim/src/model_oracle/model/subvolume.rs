@@ -134,9 +134,10 @@ impl ModelFs {
     }
 
     fn refuse_default(&self, id: SubvolumeId) -> Result<(), OpError> {
-        match id == self.default {
-            true => Err(OpError::NotPermitted),
-            false => Ok(()),
+        if id == self.default {
+            Err(OpError::NotPermitted)
+        } else {
+            Ok(())
         }
     }
 

@@ -220,8 +220,9 @@ impl Prints {
 }
 
 pub(super) fn part(manifest: &Manifest, below: &FsPath) -> Manifest {
-    match below.is_root() {
-        true => manifest.canonical(),
-        false => manifest.below(below.as_bytes()).canonical(),
+    if below.is_root() {
+        manifest.canonical()
+    } else {
+        manifest.below(below.as_bytes()).canonical()
     }
 }

@@ -208,9 +208,10 @@ impl<'t, T: Target> Run<'t, T> {
     pub fn compare(&mut self) -> Result<(), Problem> {
         let shown = self.target.manifest();
         let differences = self.model.compare(&shown, &self.options.ignored);
-        match differences.is_empty() {
-            true => Ok(()),
-            false => Err(Problem::Shown(differences)),
+        if differences.is_empty() {
+            Ok(())
+        } else {
+            Err(Problem::Shown(differences))
         }
     }
 

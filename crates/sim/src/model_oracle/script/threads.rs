@@ -37,12 +37,15 @@ impl ThreadPlan {
         subvolumes: bool,
     ) -> ThreadPlan {
         let root = |thread: u8| path(format!("t{thread}"));
-        let roots = (0..threads).map(|thread| match subvolumes {
-            true => Op::CreateSubvolume { path: root(thread) },
-            false => Op::Mkdir {
-                path: root(thread),
-                mode: 0o755,
-            },
+        let roots = (0..threads).map(|thread| {
+            if subvolumes {
+                Op::CreateSubvolume { path: root(thread) }
+            } else {
+                Op::Mkdir {
+                    path: root(thread),
+                    mode: 0o755,
+                }
+            }
         });
         let script = |thread: u8| {
             let seed = Rng::new(seed ^ u64::from(thread)).next_u64();
@@ -282,9 +285,10 @@ impl Member {
             (4, _) if self.rng.one_in(10) => Op::Sync,
             (5..7, Some((path, is_dir))) => {
                 self.names.swap_remove(chosen);
-                match is_dir {
-                    true => Op::Rmdir { path },
-                    false => Op::Unlink { path },
+                if is_dir {
+                    Op::Rmdir { path }
+                } else {
+                    Op::Unlink { path }
                 }
             }
             (7..9, Some((from, is_dir))) => {

@@ -236,9 +236,10 @@ impl<M: Mounted> VfsTarget<M> {
                 Err(_) => break,
             }
         }
-        Ok(match done == bytes.len() {
-            true => Outcome::Done,
-            false => Outcome::Written(done),
+        Ok(if done == bytes.len() {
+            Outcome::Done
+        } else {
+            Outcome::Written(done)
         })
     }
 
@@ -287,9 +288,10 @@ impl<M: Mounted> VfsTarget<M> {
         let target = self.opened(to, OFlags::WRONLY)?;
         // A file that is copied into itself grows in the process.
         let left = source.metadata()?.len().saturating_sub(from_offset);
-        let len = match source.metadata()?.is_file() {
-            true => len_bytes.min(left),
-            false => len_bytes,
+        let len = if source.metadata()?.is_file() {
+            len_bytes.min(left)
+        } else {
+            len_bytes
         };
         let mut done = 0;
         loop {
@@ -462,9 +464,10 @@ impl<M: Mounted> VfsTarget<M> {
         let handle = self.handle(path)?;
         let stat = rustix::fs::fstat(&handle)?;
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        match is_dir && stat.st_ino == ROOT_INO {
-            true => Ok(handle),
-            false => Err(OpError::InvalidArgument),
+        if is_dir && stat.st_ino == ROOT_INO {
+            Ok(handle)
+        } else {
+            Err(OpError::InvalidArgument)
         }
     }
 

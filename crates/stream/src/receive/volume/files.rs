@@ -161,9 +161,10 @@ impl Files {
 /// Looks up a name in a directory of a subvolume.
 pub(super) fn child(volume: &Volume, dir: FileId, name: &[u8]) -> Result<FileId, TargetError> {
     let found = volume.lookup(dir, name)?.ok_or(Error::NotFound)?;
-    match found.root == dir.root {
-        true => Ok(found),
-        false => Err(TargetError::OtherSubvolume),
+    if found.root == dir.root {
+        Ok(found)
+    } else {
+        Err(TargetError::OtherSubvolume)
     }
 }
 

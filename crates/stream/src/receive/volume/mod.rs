@@ -197,9 +197,10 @@ impl VolumeTarget {
                 self.make_hole(to.0, to.1 + (at - start), data - at)?;
             }
             at = data;
-            let hole = match at < end {
-                true => volume.seek_hole(from.0, at)?.unwrap_or(end).min(end),
-                false => end,
+            let hole = if at < end {
+                volume.seek_hole(from.0, at)?.unwrap_or(end).min(end)
+            } else {
+                end
             };
             while at < hole {
                 let to_at = to.1 + (at - start);

@@ -54,13 +54,14 @@ pub(super) struct Readable {
 
 impl Reader {
     pub(super) fn new(caller: &Caller, top: FileId) -> Reader {
-        match caller.is_administrator() {
-            true => Reader::Anything,
-            false => Reader::Caller {
+        if caller.is_administrator() {
+            Reader::Anything
+        } else {
+            Reader::Caller {
                 caller: caller.clone(),
                 top,
                 readable: None,
-            },
+            }
         }
     }
 

@@ -71,9 +71,10 @@ impl TrimState {
     /// Removes a range from the waiting space, and returns the number of bytes removed.
     #[inline]
     pub(super) fn remove(&mut self, start: u64, len: u64) -> u64 {
-        match self.waiting.is_empty() {
-            true => 0,
-            false => self.waiting.remove(&(start..start + len)),
+        if self.waiting.is_empty() {
+            0
+        } else {
+            self.waiting.remove(&(start..start + len))
         }
     }
 }
@@ -289,9 +290,10 @@ impl BlockGroup {
     #[inline]
     pub(super) fn recount_trims(&self, state: &mut GroupState) {
         let waiting = &state.trim.waiting;
-        let now = match state.removed {
-            true => (0, 0),
-            false => (waiting.count(), waiting.bytes()),
+        let now = if state.removed {
+            (0, 0)
+        } else {
+            (waiting.count(), waiting.bytes())
         };
         if now != state.trim.counted {
             let totals = &self.info.trims;

@@ -40,13 +40,15 @@ impl Runs {
         let whole = |runs: Runs| runs.longest == runs.len;
         Runs {
             len: self.len + right.len,
-            prefix: match whole(self) {
-                true => self.len + right.prefix,
-                false => self.prefix,
+            prefix: if whole(self) {
+                self.len + right.prefix
+            } else {
+                self.prefix
             },
-            suffix: match whole(right) {
-                true => self.suffix + right.len,
-                false => right.suffix,
+            suffix: if whole(right) {
+                self.suffix + right.len
+            } else {
+                right.suffix
             },
             longest: self
                 .longest
@@ -159,9 +161,10 @@ impl RunTree {
         }
         if runs.longest < want {
             // No run fits here. Carry the trailing run over to the next subtree.
-            *before = match runs.longest == runs.len {
-                true => *before + runs.len,
-                false => runs.suffix,
+            *before = if runs.longest == runs.len {
+                *before + runs.len
+            } else {
+                runs.suffix
             };
             return None;
         }

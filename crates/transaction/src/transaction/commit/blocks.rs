@@ -101,9 +101,10 @@ impl<'v> Blocks<'v> {
     fn stage(&mut self, block: TreeBlock) -> Result<()> {
         // COMMIT-4
         self.store.stage(block)?;
-        match self.store.is_over_staged_budget() {
-            true => self.write_staged(),
-            false => Ok(()),
+        if self.store.is_over_staged_budget() {
+            self.write_staged()
+        } else {
+            Ok(())
         }
     }
 
@@ -229,12 +230,13 @@ impl<'v> Blocks<'v> {
     fn drop_block(&mut self, block: &Block, root: RootId, may_be_shared: bool) -> Result<()> {
         let node = block.node();
         let (bytenr, level) = (node.bytenr(), node.level());
-        let sharing = match may_be_shared {
-            true => self.sharing(bytenr, level)?,
-            false => Sharing {
+        let sharing = if may_be_shared {
+            self.sharing(bytenr, level)?
+        } else {
+            Sharing {
                 refs: 1,
                 full_backref: false,
-            },
+            }
         };
         // BLOCKS-2
         match sharing {

@@ -295,9 +295,10 @@ impl Commit<'_> {
         };
         let node = step.block.node();
         if node.is_leaf() {
-            let holder = match step.full_backref {
-                true => Holder::Block,
-                false => Holder::Tree(walk.root),
+            let holder = if step.full_backref {
+                Holder::Block
+            } else {
+                Holder::Tree(walk.root)
             };
             self.blocks.change_children(&step.block, holder, -1)?;
         }
@@ -344,8 +345,9 @@ pub(super) fn expect_child(root: RootId, parent: &Block, slot: usize) -> Option<
 
 /// Returns the reference that tree `root` has to the children of a block.
 fn child_holder(root: RootId, block: &Block, full_backref: bool) -> RefKey {
-    match full_backref {
-        true => RefKey::TreeParent(block.node().bytenr()),
-        false => RefKey::TreeRoot(root),
+    if full_backref {
+        RefKey::TreeParent(block.node().bytenr())
+    } else {
+        RefKey::TreeRoot(root)
     }
 }

@@ -40,9 +40,10 @@ impl<'v> Commit<'v> {
                     ..CommitTree::unchanged(tree)
                 })
                 .collect();
-            let roots_in_use = match needs_cleaner {
-                true => manager.roots.subvolumes_in_use(),
-                false => Vec::new(),
+            let roots_in_use = if needs_cleaner {
+                manager.roots.subvolumes_in_use()
+            } else {
+                Vec::new()
             };
             (old, trees, needs_cleaner, roots_in_use)
         };

@@ -152,9 +152,10 @@ impl Commit<'_> {
     /// Returns the tree of the block group items.
     pub(super) fn block_group_tree(&self) -> RootId {
         let compat = self.roots.superblock().compat_ro();
-        match compat.contains(CompatRo::BLOCK_GROUP_TREE) {
-            true => RootId::BLOCK_GROUP_TREE,
-            false => RootId::EXTENT_TREE,
+        if compat.contains(CompatRo::BLOCK_GROUP_TREE) {
+            RootId::BLOCK_GROUP_TREE
+        } else {
+            RootId::EXTENT_TREE
         }
     }
 

@@ -186,9 +186,10 @@ fn unused_units_are_drained_for_other_operations() {
     let (mut least, mut most) = (1, u64::MAX / 2);
     while most - least > 1 {
         let bytes = least + (most - least) / 2;
-        match manager.fits_now(EditEstimate::default().bytes(bytes)) {
-            true => least = bytes,
-            false => most = bytes,
+        if manager.fits_now(EditEstimate::default().bytes(bytes)) {
+            least = bytes;
+        } else {
+            most = bytes;
         }
     }
     manager.shrink_reservation();

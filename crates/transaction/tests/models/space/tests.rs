@@ -271,9 +271,10 @@ fn one_of_two_allocations_succeeds_beside_a_discard() {
         let extent = FreeExtent::new();
         let threads = [true, false].map(|allocates| {
             let extent = Arc::clone(&extent);
-            thread::spawn(move || match allocates {
-                true => extent.allocate(),
-                false => {
+            thread::spawn(move || {
+                if allocates {
+                    extent.allocate()
+                } else {
                     extent.discard();
                     false
                 }

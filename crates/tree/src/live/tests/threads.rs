@@ -54,9 +54,10 @@ fn read(view: &View, rng: &mut Rng, stop: &AtomicBool) -> u64 {
     while !stop.load(Ordering::Relaxed) {
         let mut cursor = view.cursor().sequential();
         let backwards = rng.one_in(2);
-        let mut more = match backwards {
-            true => cursor.seek_floor(&Key::MAX).unwrap(),
-            false => cursor.seek(&Key::MIN).unwrap(),
+        let mut more = if backwards {
+            cursor.seek_floor(&Key::MAX).unwrap()
+        } else {
+            cursor.seek(&Key::MIN).unwrap()
         };
         let mut last = None;
         let mut even = 0;
@@ -66,9 +67,10 @@ fn read(view: &View, rng: &mut Rng, stop: &AtomicBool) -> u64 {
             last = Some(key);
             even += u64::from(key.objectid % 2 == 0);
             note(key, value);
-            more = match backwards {
-                true => cursor.retreat().unwrap(),
-                false => cursor.advance().unwrap(),
+            more = if backwards {
+                cursor.retreat().unwrap()
+            } else {
+                cursor.advance().unwrap()
             };
         }
         assert_eq!(even, KEYS / 2, "a key that is always there was missed");

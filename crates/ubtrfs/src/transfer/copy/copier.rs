@@ -401,9 +401,10 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
     }
 
     fn check_cancelled(&mut self) -> Result<(), CopyError> {
-        match self.observer.is_cancelled() {
-            true => Err(CopyError::Cancelled),
-            false => Ok(()),
+        if self.observer.is_cancelled() {
+            Err(CopyError::Cancelled)
+        } else {
+            Ok(())
         }
     }
 

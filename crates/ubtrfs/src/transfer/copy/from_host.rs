@@ -46,9 +46,10 @@ impl HostFile {
     ///
     /// [`CopyError::Host`].
     pub(crate) fn open(path: &Path, follow: bool) -> Result<HostFile, CopyError> {
-        let flags = match follow {
-            true => REFERENCE,
-            false => REFERENCE | OFlags::NOFOLLOW,
+        let flags = if follow {
+            REFERENCE
+        } else {
+            REFERENCE | OFlags::NOFOLLOW
         };
         HostFile::new(rustix::fs::open(path, flags, Mode::empty()))
     }
@@ -126,9 +127,10 @@ impl Source for FromHost {
             rdev: DeviceNumber::of(stat.st_rdev).to_inode(),
             atime: time(stat.st_atime, stat.st_atime_nsec),
             mtime: time(stat.st_mtime, stat.st_mtime_nsec),
-            xattrs: match with_xattrs {
-                true => xattrs(&file.path())?,
-                false => Vec::new(),
+            xattrs: if with_xattrs {
+                xattrs(&file.path())?
+            } else {
+                Vec::new()
             },
         })
     }

@@ -26,9 +26,10 @@ impl Source for FromVolume<'_> {
         if attr.kind == FileKind::Regular {
             limits::check_file_size(attr.size)?;
         }
-        let xattrs = match with_xattrs {
-            true => self.volume.xattrs(*file)?,
-            false => Vec::new(),
+        let xattrs = if with_xattrs {
+            self.volume.xattrs(*file)?
+        } else {
+            Vec::new()
         };
         Ok(Facts::of(&attr, xattrs))
     }

@@ -52,12 +52,13 @@ impl Made {
     /// Its kind cannot be determined.
     pub(crate) fn of_open(file: File) -> io::Result<Made> {
         let kind = file.metadata()?.file_type();
-        Ok(match kind.is_file() || kind.is_block_device() {
-            true => Made::File(file),
-            false => Made::Stream(Stream {
+        Ok(if kind.is_file() || kind.is_block_device() {
+            Made::File(file)
+        } else {
+            Made::Stream(Stream {
                 file,
                 written: Cell::new(0),
-            }),
+            })
         })
     }
 }

@@ -50,9 +50,10 @@ impl<'v> ToVolume<'v> {
     /// Drafts a new inode of the kind of the original.
     fn new_inode<'a>(&self, facts: &Facts) -> NewInode<'a> {
         let format = facts.mode & !0o7777;
-        let permissions = match self.preserve {
-            true => facts.mode & PRIVATE,
-            false => facts.mode & PERMISSIONS,
+        let permissions = if self.preserve {
+            facts.mode & PRIVATE
+        } else {
+            facts.mode & PERMISSIONS
         };
         NewInode {
             umask: self.umask,

@@ -273,9 +273,10 @@ impl<'a, W: Write> Archiver<'a, W> {
     }
 
     fn check_cancelled(&mut self) -> Result<(), TarError> {
-        match self.observer.is_cancelled() {
-            true => Err(TarError::Cancelled),
-            false => Ok(()),
+        if self.observer.is_cancelled() {
+            Err(TarError::Cancelled)
+        } else {
+            Ok(())
         }
     }
 

@@ -97,9 +97,10 @@ impl Piece {
 
     fn come_to(&mut self, at: Option<Position>) -> ControlFlow<()> {
         self.at = at;
-        match at.is_none() || self.text.len() >= PIECE_BYTES {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if at.is_none() || self.text.len() >= PIECE_BYTES {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 

@@ -113,10 +113,11 @@ impl KernelTarget {
         };
         let path = path(info).ok_or(TargetError::Unreachable(info.id))?;
         let root = top.below(&path).map_err(io::Error::from)?;
-        match root.root_id().map_err(io::Error::from)? == info.id {
-            true => Ok(Some(root)),
+        if root.root_id().map_err(io::Error::from)? == info.id {
+            Ok(Some(root))
+        } else {
             // Another file system is mounted or another subvolume was moved there.
-            false => Err(TargetError::Unreachable(info.id)),
+            Err(TargetError::Unreachable(info.id))
         }
     }
 
@@ -186,9 +187,10 @@ fn copy(from: (&File, u64), to: (&File, u64), len: u64) -> io::Result<()> {
             make_hole(to.0, to.1 + (at - start), data - at)?;
         }
         at = data;
-        let hole = match at < end {
-            true => seek(from.0, SeekFrom::Hole(at))?.min(end),
-            false => end,
+        let hole = if at < end {
+            seek(from.0, SeekFrom::Hole(at))?.min(end)
+        } else {
+            end
         };
         while at < hole {
             let part = (hole - at).min(buf.len() as u64) as usize;
@@ -207,9 +209,10 @@ fn make_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(file, flags, offset, len.min(size - offset))?;
     }
-    match end > size {
-        true => file.set_len(end),
-        false => Ok(()),
+    if end > size {
+        file.set_len(end)
+    } else {
+        Ok(())
     }
 }
 

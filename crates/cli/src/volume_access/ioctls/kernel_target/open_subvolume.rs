@@ -81,9 +81,10 @@ impl OpenSubvolume {
             root,
             device,
             sectorsize: statfs.f_bsize.unsigned_abs(),
-            dirs: PathCache::new(match files_are_written {
-                true => MAX_DIRS,
-                false => MAX_SOURCE_DIRS,
+            dirs: PathCache::new(if files_are_written {
+                MAX_DIRS
+            } else {
+                MAX_SOURCE_DIRS
             }),
             file: None,
             set_id_mode: None,
@@ -111,9 +112,10 @@ impl OpenSubvolume {
     }
 
     pub(super) fn must_be_here(&self, file: BorrowedFd<'_>) -> Result<(), TargetError> {
-        match fstat(file).map_err(io::Error::from)?.st_dev == self.device {
-            true => Ok(()),
-            false => Err(TargetError::OtherSubvolume),
+        if fstat(file).map_err(io::Error::from)?.st_dev == self.device {
+            Ok(())
+        } else {
+            Err(TargetError::OtherSubvolume)
         }
     }
 
@@ -133,9 +135,10 @@ impl OpenSubvolume {
         let (dir, name) = self.place(path)?;
         let found = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
         let is_dir = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-        match is_dir && found.st_ino == InodeNr::FIRST_FREE.0 {
-            true => Err(TargetError::OtherSubvolume),
-            false => Ok(()),
+        if is_dir && found.st_ino == InodeNr::FIRST_FREE.0 {
+            Err(TargetError::OtherSubvolume)
+        } else {
+            Ok(())
         }
     }
 
@@ -145,9 +148,10 @@ impl OpenSubvolume {
             self.file = None;
             self.set_id_mode = None;
             let (dir, name) = self.place(path)?;
-            let access = match self.files_are_written {
-                true => OFlags::RDWR,
-                false => OFlags::RDONLY,
+            let access = if self.files_are_written {
+                OFlags::RDWR
+            } else {
+                OFlags::RDONLY
             };
             // Opening a device would have side effects.
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -44,9 +44,10 @@ pub(crate) fn run(mount: &Path, state: &Path, seed: u64, seconds: u64, number: u
     // On a full volume, even this may fail at first.
     let began = Instant::now();
     loop {
-        let made = match is_subvolume {
-            true => subvolume::create(mount, &name),
-            false => fs::create_dir(&own),
+        let made = if is_subvolume {
+            subvolume::create(mount, &name)
+        } else {
+            fs::create_dir(&own)
         };
         if refused(made)?.is_some() {
             break;

@@ -197,9 +197,10 @@ impl Region {
     pub(super) fn reserve(&mut self, rng: &mut Rng) -> Outcome<Done> {
         let (offset, len) = self.place(rng, if rng.clone().one_in(2) { PAGE } else { 1 });
         let keeps = self.base.is_some() || rng.one_in(2);
-        let flags = match keeps {
-            true => FallocateFlags::KEEP_SIZE,
-            false => FallocateFlags::empty(),
+        let flags = if keeps {
+            FallocateFlags::KEEP_SIZE
+        } else {
+            FallocateFlags::empty()
         };
         let done = self.fallocate(flags, offset, len)?;
         if done == Done::Yes && !keeps && offset + len > self.model.len() {
@@ -216,9 +217,10 @@ impl Region {
             1
         };
         let (offset, len) = self.place(rng, page);
-        let kind = match rng.one_in(2) {
-            true => FallocateFlags::PUNCH_HOLE,
-            false => FallocateFlags::ZERO_RANGE,
+        let kind = if rng.one_in(2) {
+            FallocateFlags::PUNCH_HOLE
+        } else {
+            FallocateFlags::ZERO_RANGE
         };
         let mut cleared = self.model.clone();
         cleared.zero(offset..offset + len);
@@ -249,9 +251,10 @@ impl Region {
         let offset = rng.below(from.model.len() / page + 1) * page;
         let (to, len) = self.place(rng, page);
         let end = from.model.len().min(offset + len);
-        let bytes = match offset < end {
-            true => &from.model.bytes[offset as usize..end as usize],
-            false => return Ok(Done::No),
+        let bytes = if offset < end {
+            &from.model.bytes[offset as usize..end as usize]
+        } else {
+            return Ok(Done::No);
         };
         let (source, target) = (from.open(false)?, self.open(false)?);
         let (mut at, mut at_target) = (offset, to);

@@ -184,17 +184,14 @@ fn states_agree_with_a_list_of_sectors() {
                 let min = rng.below(16) * SECTOR;
                 let untrimmed = rig.runs_of(|sector| sector == Sector::Untrimmed);
                 let longest = untrimmed.iter().map(|run| run.end - run.start).max();
-                let region = match rng.one_in(4) {
-                    false => {
-                        let taken = rig.group.take_longest_untrimmed(min, max, &rig.source);
-                        assert_eq!(taken.is_some(), longest.is_some_and(|len| len >= min));
-                        taken
-                    }
-                    true => {
-                        let from = START + rng.below(LEN);
-                        let range = from..START + LEN;
-                        rig.group.take_free_run(&range, min, max, &rig.source)
-                    }
+                let region = if rng.one_in(4) {
+                    let from = START + rng.below(LEN);
+                    let range = from..START + LEN;
+                    rig.group.take_free_run(&range, min, max, &rig.source)
+                } else {
+                    let taken = rig.group.take_longest_untrimmed(min, max, &rig.source);
+                    assert_eq!(taken.is_some(), longest.is_some_and(|len| len >= min));
+                    taken
                 };
                 if let Some(region) = region {
                     assert!(region.len <= max + SHORT_REST);
@@ -209,9 +206,10 @@ fn states_agree_with_a_list_of_sectors() {
                 let is_trimmed = !rng.one_in(4);
                 rig.group.put_back(&region, is_trimmed);
                 let range = region.start.0..region.end();
-                let to = match is_trimmed {
-                    true => Sector::Trimmed,
-                    false => Sector::Untrimmed,
+                let to = if is_trimmed {
+                    Sector::Trimmed
+                } else {
+                    Sector::Untrimmed
                 };
                 rig.set(&range, &[Sector::Out], to);
             }

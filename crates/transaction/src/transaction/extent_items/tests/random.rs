@@ -73,13 +73,14 @@ impl World {
     fn make(&mut self, at: Logical, refs: &mut DelayedRefs) {
         let is_data = self.rng.one_in(2);
         let mut extent = Extent {
-            shape: match is_data {
-                true => ExtentShape::Data {
+            shape: if is_data {
+                ExtentShape::Data {
                     len: (1 + self.rng.below(8)) << 12,
-                },
-                false => ExtentShape::Block {
+                }
+            } else {
+                ExtentShape::Block {
                     level: self.rng.below(8) as u8,
-                },
+                }
             },
             full_backref: false,
             refs: BTreeMap::new(),
@@ -111,9 +112,10 @@ impl World {
             ExtentShape::Block { level } => (self.len(shape), Some(level)),
         };
         let adds = self.growing[&at] != self.rng.one_in(5);
-        let reference = match adds {
-            true => Some(self.reference(shape)),
-            false => self.held(at),
+        let reference = if adds {
+            Some(self.reference(shape))
+        } else {
+            self.held(at)
         };
         let Some(reference) = reference else { return };
         let extent = self.model.get_mut(&at).unwrap();
@@ -277,9 +279,10 @@ impl World {
                 _ => None,
             };
             assert_eq!(decoded.info, info);
-            let made = match before.contains_key(at) {
-                true => decoded.generation,
-                false => self.tree.context.transid,
+            let made = if before.contains_key(at) {
+                decoded.generation
+            } else {
+                self.tree.context.transid
             };
             assert_eq!(decoded.generation, made);
         }
