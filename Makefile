@@ -40,7 +40,7 @@ export CARGO_INCREMENTAL ?= 0
 endif
 
 # Packages whose unit tests do not depend on the machine; some tests of fuse and cli mount, or need root.
-quick       := $(addprefix --package ubtrfs-,format device tree transaction engine mkfs check stream fuse-server) \
+quick       := $(addprefix --package ubtrfs-,format device tree storage fs mkfs check stream fuse-server) \
                --package ubtrfs --package xtask
 
 .PHONY: help setup build built demo test judges test-quick fmt clippy tidy unit unit-user outside python doc count pages deb deb-test static static-test conform conform-quick fresh-debian soak bench install library install-library uninstall clean

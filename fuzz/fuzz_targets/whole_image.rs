@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::{FileId, FileKind, OpenOptions, Volume};
+use ubtrfs_fs::{FileId, FileKind, OpenOptions, Volume};
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::Key;

@@ -35,28 +35,23 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("device", &["format"]),
     ("spill", &[]),
     ("tree", &["format", "device"]),
-    ("transaction", &["format", "device", "tree"]),
-    ("engine", &["format", "device", "tree", "transaction"]),
+    ("storage", &["format", "device", "tree"]),
+    ("fs", &["format", "device", "tree", "storage"]),
     ("mkfs", &["format", "device", "spill", "tree"]),
-    ("stream", &["format", "device", "spill", "tree", "engine"]),
+    ("stream", &["format", "device", "spill", "tree", "fs"]),
     ("check", &["format", "device", "spill", "tree"]),
     ("fuse-server", &[]),
-    (
-        "fuse",
-        &["format", "device", "tree", "engine", "fuse-server"],
-    ),
+    ("fuse", &["format", "device", "tree", "fs", "fuse-server"]),
     (
         "ubtrfs",
-        &[
-            "format", "device", "spill", "engine", "mkfs", "stream", "check",
-        ],
+        &["format", "device", "spill", "fs", "mkfs", "stream", "check"],
     ),
     ("c", &["ubtrfs"]),
     ("python", &["ubtrfs"]),
     (
         "cli",
         &[
-            "format", "device", "tree", "engine", "mkfs", "stream", "check", "fuse", "ubtrfs",
+            "format", "device", "tree", "fs", "mkfs", "stream", "check", "fuse", "ubtrfs",
         ],
     ),
     ("sim", &["format", "device", "mkfs"]),
@@ -449,7 +444,7 @@ fn check_layer(layer: &str, manifest: &str, faults: &mut Vec<Fault>) {
 /// Returns whether the tests of a layer may name another one that is not below it. Tests make volumes, check them,
 /// and read volumes made by `mkfs`.
 fn is_for_tests(layer: &str, names: &str) -> bool {
-    matches!((layer, names), (_, "check" | "mkfs") | ("mkfs", "engine"))
+    matches!((layer, names), (_, "check" | "mkfs") | ("mkfs", "fs"))
 }
 
 /// Returns the layer that a line depends on: `ubtrfs-tree = ...`, `ubtrfs-tree.workspace = true` or

@@ -56,14 +56,14 @@ const WITHOUT_ROOT: &[&str] = &[
 
 /// The longest programs, which begin first. Otherwise one would run alone at the end.
 const LONGEST: &[&str] = &[
-    "crates/engine/tests/log/main.rs",
+    "crates/fs/tests/log/main.rs",
     "crates/cli/tests/cli/main.rs",
     "crates/check/tests/check/main.rs",
     "crates/fuse/tests/conformance.rs",
-    "crates/engine/tests/survival/main.rs",
+    "crates/fs/tests/survival/main.rs",
     "crates/cli/tests/rootdir/main.rs",
     "crates/cli/tests/mounts/main.rs",
-    "crates/engine/src/lib.rs",
+    "crates/fs/src/lib.rs",
     "crates/cli/tests/memory.rs",
     "crates/mkfs/tests/mkfs/main.rs",
     "crates/stream/tests/send/main.rs",

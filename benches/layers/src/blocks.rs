@@ -3,12 +3,12 @@
 use std::hint::black_box;
 
 use ubtrfs::Volume;
-use ubtrfs_engine::NewInode;
 use ubtrfs_format::check::{BlockContext, Expect, check_block};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::Key;
 use ubtrfs_format::node::Node;
 use ubtrfs_format::superblock::Superblock;
+use ubtrfs_fs::NewInode;
 use ubtrfs_tree::Block;
 
 use super::Work;
@@ -36,7 +36,7 @@ pub(crate) fn volume() -> Volume {
 }
 
 /// Reads a leaf from the middle of the tree.
-fn leaf(volume: &ubtrfs_engine::Volume) -> (Superblock, Block) {
+fn leaf(volume: &ubtrfs_fs::Volume) -> (Superblock, Block) {
     let tree = volume.tree(RootId::FS_TREE).expect("it is there");
     let root = tree.view.committed();
     let mut expect = Expect::at(root.bytenr);

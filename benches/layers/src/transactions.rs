@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
-use ubtrfs_transaction::space::{ExtentRequest, FreeSpace};
-use ubtrfs_transaction::{DelayedRefs, RefKey};
+use ubtrfs_storage::space::{ExtentRequest, FreeSpace};
+use ubtrfs_storage::{DelayedRefs, RefKey};
 
 use crate::{MANY, Work};
 

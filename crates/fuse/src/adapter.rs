@@ -47,8 +47,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use ubtrfs_engine::OpenFile;
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::OpenFile;
 use ubtrfs_fuse_server::request::{
     Attributes, ConnectionFlags, Entry, Errno, FileKind, NodeId, Result,
 };
@@ -106,7 +106,7 @@ pub(crate) struct Adapter<S: Source> {
 }
 
 /// The error of closing the volume at the kernel's request.
-pub(crate) type CloseFailure = Arc<Mutex<Option<ubtrfs_engine::Error>>>;
+pub(crate) type CloseFailure = Arc<Mutex<Option<ubtrfs_fs::Error>>>;
 
 /// The loop device of a mounted image, if there is one.
 pub(crate) type ShownBy = Arc<Mutex<Option<PathBuf>>>;

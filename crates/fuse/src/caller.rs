@@ -1,7 +1,7 @@
 //! Callers of operations that only btrfs has, and the rights that the kernel's btrfs would check.
 //!
 //! The kernel checks ordinary permissions before it sends a request to a FUSE server. Ioctls and the control socket
-//! bypass those checks. So the checks of the kernel's btrfs are repeated (`ubtrfs_engine::rights`). This module turns a
+//! bypass those checks. So the checks of the kernel's btrfs are repeated (`ubtrfs_fs::rights`). This module turns a
 //! process into a caller. Capabilities are read from the calling thread, and count only in the user namespace of this
 //! process.
 
@@ -13,8 +13,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-pub(crate) use ubtrfs_engine::rights::WRITE;
-pub use ubtrfs_engine::rights::{Caller, Refused, Rights};
+pub(crate) use ubtrfs_fs::rights::WRITE;
+pub use ubtrfs_fs::rights::{Caller, Refused, Rights};
 use ubtrfs_fuse_server::request::Context;
 
 pub(crate) use self::ending::EndingCaller;

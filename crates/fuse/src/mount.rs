@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use rustix::mount::MountFlags;
 use rustix::process::geteuid;
-use ubtrfs_engine::{AtimePolicy, Volume};
+use ubtrfs_fs::{AtimePolicy, Volume};
 use ubtrfs_fuse_server::request::{ConnectionFlags, FileSystem, Watched};
 use ubtrfs_fuse_server::{Capacity, Connection};
 

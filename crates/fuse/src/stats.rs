@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use ubtrfs_device::clock;
-use ubtrfs_engine::Volume;
+use ubtrfs_fs::Volume;
 use ubtrfs_fuse_server::request::{Errno, Result, Watch};
 
 pub use self::discard::DiscardReport;

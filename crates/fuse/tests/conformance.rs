@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_engine::Volume;
+use ubtrfs_fs::Volume;
 use ubtrfs_fuse::mount::{MountError, Options, Session, UnmountError, mount};
 use ubtrfs_sim::fill::Scale;
 use ubtrfs_sim::kernel::{self, KernelMount, KernelVolume, MkfsSpec, Profile, or_skip};

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check};
-use ubtrfs_engine::{FileId, NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{FileId, NewInode, OpenOptions, Volume};
 use ubtrfs_fuse::mount::{MountError, Options, Session, UnmountError, mount};
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 use ubtrfs_sim::manifest::Field;

@@ -23,7 +23,7 @@ mod walk;
 
 use std::sync::Arc;
 
-use ubtrfs_engine::Snapshot;
+use ubtrfs_fs::Snapshot;
 use ubtrfs_spill::Sorted;
 
 pub use entry::{

@@ -1,6 +1,6 @@
 //! The folder for temporary files about a volume.
 
-use ubtrfs_engine::Volume;
+use ubtrfs_fs::Volume;
 use ubtrfs_spill::ScratchDir;
 
 pub(crate) fn scratch_dir(volume: &Volume) -> ScratchDir {

@@ -34,9 +34,9 @@ mod xattrs;
 use std::io::Write;
 use std::iter;
 
-use ubtrfs_engine::Snapshot;
 use ubtrfs_format::ids::Transid;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::Snapshot;
 use ubtrfs_tree::RecentLeaves;
 
 use crate::format::{Command, StreamVersion, StreamWriter, WriteError};

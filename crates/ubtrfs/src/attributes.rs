@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use ubtrfs_engine::{FileId, SetAttr, XattrMode};
+use ubtrfs_fs::{FileId, SetAttr, XattrMode};
 
 use crate::error::{Caused, Naming, Result};
 use crate::file::named_xattrs;

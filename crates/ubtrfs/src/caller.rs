@@ -1,6 +1,6 @@
 //! Users on whose behalf a program acts.
 
-use ubtrfs_engine::rights::{Caller as EngineCaller, Rights};
+use ubtrfs_fs::rights::{Caller as EngineCaller, Rights};
 
 use crate::handle::Engine;
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use ubtrfs_engine::{FileKind, FileTime, Snapshot as HeldSnapshot};
+use ubtrfs_fs::{FileKind, FileTime, Snapshot as HeldSnapshot};
 use ubtrfs_stream::{
     Attributes, ChangeKind as Kind, Diff, DiffEntry, DiffError, EntryType,
     XattrChangeKind as XattrKind,

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use ubtrfs_engine::{Error as EngineError, FileId, FileKind};
+use ubtrfs_fs::{Error as EngineError, FileId, FileKind};
 
 use crate::error::{Cause, Caused, Naming, Result};
 use crate::subvolume::Subvolume;

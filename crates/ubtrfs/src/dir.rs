@@ -5,10 +5,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_engine::rights::{Refused, Rights};
-use ubtrfs_engine::{Error as EngineError, FileId, FileKind, FileTime, NewInode, ReceivedFrom};
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::rights::{Refused, Rights};
+use ubtrfs_fs::{Error as EngineError, FileId, FileKind, FileTime, NewInode, ReceivedFrom};
 
 use crate::caller::Caller;
 use crate::dir_builder::DirBuilder;

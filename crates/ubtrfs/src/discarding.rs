@@ -86,12 +86,12 @@ pub struct DiscardLimits {
 /// The limits of a volume without settings.
 impl Default for DiscardLimits {
     fn default() -> DiscardLimits {
-        DiscardLimits::of(ubtrfs_engine::DiscardLimits::default())
+        DiscardLimits::of(ubtrfs_fs::DiscardLimits::default())
     }
 }
 
 impl DiscardLimits {
-    fn of(limits: ubtrfs_engine::DiscardLimits) -> DiscardLimits {
+    fn of(limits: ubtrfs_fs::DiscardLimits) -> DiscardLimits {
         DiscardLimits {
             discards_per_second: limits.iops_limit,
             kib_per_second: limits.kbps_limit,
@@ -148,7 +148,7 @@ impl Volume {
     ///
     /// The volume is read-only (`ReadOnlyFilesystem`).
     pub fn set_discard_limits(&self, limits: DiscardLimits) -> Result<()> {
-        let limits = ubtrfs_engine::DiscardLimits {
+        let limits = ubtrfs_fs::DiscardLimits {
             iops_limit: limits.discards_per_second,
             kbps_limit: limits.kib_per_second,
             max_discard_size: limits.max_bytes,

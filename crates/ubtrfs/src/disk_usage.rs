@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 
-use ubtrfs_engine::inspect::{FileUsage, SharedRanges, SharingCache};
-use ubtrfs_engine::{FileId, FileKind};
+use ubtrfs_fs::inspect::{FileUsage, SharedRanges, SharingCache};
+use ubtrfs_fs::{FileId, FileKind};
 
 use crate::error::{Cause, Caused, Naming, Result};
 use crate::handle::Engine;

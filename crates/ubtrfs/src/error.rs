@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ubtrfs_device::Holder;
-use ubtrfs_engine::Error as EngineError;
+use ubtrfs_fs::Error as EngineError;
 
 use crate::escaped::Escaped;
 

@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ubtrfs_engine::Error as EngineError;
-use ubtrfs_engine::{Fallocate, FileId, OpenFile, SetAttr};
+use ubtrfs_fs::Error as EngineError;
+use ubtrfs_fs::{Fallocate, FileId, OpenFile, SetAttr};
 
 use crate::caller::Caller;
 use crate::error::{Cause, Caused, Naming, Result};

@@ -11,19 +11,19 @@ pub(crate) struct Engine(Arc<OpenEngine>);
 
 #[derive(Debug)]
 struct OpenEngine {
-    volume: Arc<ubtrfs_engine::Volume>,
+    volume: Arc<ubtrfs_fs::Volume>,
     /// Whether the last clone of the handle closes it.
     is_owned: bool,
 }
 
 impl Engine {
-    pub(crate) fn new(volume: Arc<ubtrfs_engine::Volume>) -> Engine {
+    pub(crate) fn new(volume: Arc<ubtrfs_fs::Volume>) -> Engine {
         let is_owned = true;
         Engine(Arc::new(OpenEngine { volume, is_owned }))
     }
 
     /// Creates a handle on an engine that its owner closes.
-    pub(crate) fn borrowed(volume: Arc<ubtrfs_engine::Volume>) -> Engine {
+    pub(crate) fn borrowed(volume: Arc<ubtrfs_fs::Volume>) -> Engine {
         let is_owned = false;
         Engine(Arc::new(OpenEngine { volume, is_owned }))
     }
@@ -62,7 +62,7 @@ fn identity(file: &Metadata) -> (bool, u64, u64) {
 }
 
 impl Deref for Engine {
-    type Target = Arc<ubtrfs_engine::Volume>;
+    type Target = Arc<ubtrfs_fs::Volume>;
 
     fn deref(&self) -> &Self::Target {
         &self.0.volume

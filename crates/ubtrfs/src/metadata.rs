@@ -7,8 +7,8 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::time::SystemTime;
 
-use ubtrfs_engine::{Attr, Error, FileId, FileKind, SetAttr, SetTime, Volume};
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_fs::{Attr, Error, FileId, FileKind, SetAttr, SetTime, Volume};
 
 use crate::transfer::DeviceNumber;
 

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use ubtrfs_device::{BlockDevice, memory_limit};
-use ubtrfs_engine::{Compress, FileTime};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{InodeFlags, Timespec};
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::{Compress, FileTime};
 use ubtrfs_mkfs::{
     ArchiveReader, FillObserver, FillOptions, FilledVolume, FlagsRequest, Growth, Identity, Input,
     LeftOutAcls, MkfsError, Plan, Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,

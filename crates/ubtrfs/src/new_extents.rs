@@ -8,10 +8,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use ubtrfs_engine::{Error as EngineError, FileId};
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::{Error as EngineError, FileId};
 
 use crate::error::{Naming, Result};
 use crate::subvolume::Subvolume;

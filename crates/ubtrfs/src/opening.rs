@@ -3,9 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use ubtrfs_engine::Error as EngineError;
-use ubtrfs_engine::{FileId, FileKind, LastName, NewInode, OpenFile, SetAttr};
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_fs::Error as EngineError;
+use ubtrfs_fs::{FileId, FileKind, LastName, NewInode, OpenFile, SetAttr};
 
 use crate::error::{Cause, Caused, Naming, Result};
 use crate::file::{File, OpenOptions, reserve};

@@ -12,9 +12,9 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use ubtrfs_engine::Error as EngineError;
-use ubtrfs_engine::{CorruptItem, FileId, FileKind, LastName, NewInode, PathEnd, RenameMode};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::Error as EngineError;
+use ubtrfs_fs::{CorruptItem, FileId, FileKind, LastName, NewInode, PathEnd, RenameMode};
 
 use crate::dir_builder::DirBuilder;
 use crate::error::{Cause, Caused, Naming, Result};

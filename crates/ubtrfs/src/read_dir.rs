@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_engine::{DirEntry as EngineEntry, Error as EngineError, FileId, FileKind, SetAttr};
+use ubtrfs_fs::{DirEntry as EngineEntry, Error as EngineError, FileId, FileKind, SetAttr};
 
 use crate::error::{Naming, Result};
 use crate::handle::Engine;

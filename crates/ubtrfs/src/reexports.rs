@@ -18,7 +18,7 @@
 /// # Ok(())
 /// # }
 /// ```
-pub use ubtrfs_engine::Compress;
+pub use ubtrfs_fs::Compress;
 
 /// A compression algorithm. [`Compress`] has an example.
 pub use ubtrfs_format::compress::Compression;

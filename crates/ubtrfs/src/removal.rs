@@ -10,9 +10,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ubtrfs_engine::{CorruptItem, FileId, FileKind};
-use ubtrfs_engine::{Error as EngineError, Volume as Engine};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::{CorruptItem, FileId, FileKind};
+use ubtrfs_fs::{Error as EngineError, Volume as Engine};
 
 use crate::error::{Cause, Caused, Error, Naming, Result};
 use crate::metadata::FileType;

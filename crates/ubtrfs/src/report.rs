@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use ubtrfs_engine::Error as EngineError;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::DevStatsItem;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::Error as EngineError;
 
 use crate::error::{Naming, Result};
 use crate::volume::Volume;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::ops::Deref;
 
-use ubtrfs_engine::Snapshot as HeldSnapshot;
+use ubtrfs_fs::Snapshot as HeldSnapshot;
 use ubtrfs_stream::{
     Command, SendError, SendOptions as StreamOptions, Sender, StreamVersion, StreamWriter,
     WriteError, write_behind,

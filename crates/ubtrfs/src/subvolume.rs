@@ -5,8 +5,8 @@ mod info;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ubtrfs_engine::{Error as EngineError, FileId, LastName, NewInode, PathEnd};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{Error as EngineError, FileId, LastName, NewInode, PathEnd};
 
 use crate::error::{Cause, Caused, Naming, Result};
 use crate::handle::Engine;

@@ -7,7 +7,7 @@ use std::io::{BufWriter, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ubtrfs_engine::{Error as EngineError, FileId, FileKind};
+use ubtrfs_fs::{Error as EngineError, FileId, FileKind};
 use ubtrfs_mkfs::archive::Members;
 
 use crate::error::{Caused, Naming, Result};

@@ -8,9 +8,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use ubtrfs_engine::{Error as EngineError, FileId};
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::{Error as EngineError, FileId};
 
 use crate::error::{Cause, Error, Naming, Result};
 use crate::handle::Engine;
@@ -99,14 +99,14 @@ impl Volume {
         Volume::builder().in_memory(len_bytes)
     }
 
-    fn new(engine: Arc<ubtrfs_engine::Volume>) -> Volume {
+    fn new(engine: Arc<ubtrfs_fs::Volume>) -> Volume {
         Volume::on(Engine::new(engine))
     }
 
     /// Creates a handle on an engine that the server of a mount has opened and will close. Commands on paths in the
     /// mount run in the server, on this same engine.
     #[doc(hidden)]
-    pub fn of_engine(engine: &Arc<ubtrfs_engine::Volume>) -> Volume {
+    pub fn of_engine(engine: &Arc<ubtrfs_fs::Volume>) -> Volume {
         Volume::on(Engine::borrowed(Arc::clone(engine)))
     }
 
@@ -123,7 +123,7 @@ impl Volume {
     /// follows the on-disk format and is not stable. It accepts no changes after the last handle of this library is
     /// dropped, which closes it.
     #[doc(hidden)]
-    pub fn engine(&self) -> &Arc<ubtrfs_engine::Volume> {
+    pub fn engine(&self) -> &Arc<ubtrfs_fs::Volume> {
         &self.root.engine
     }
 

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_engine::{FileId, FileKind};
+use ubtrfs_fs::{FileId, FileKind};
 
 use crate::error::{Cause, Naming, Result};
 use crate::handle::Engine;
@@ -42,7 +42,7 @@ use crate::transfer::walk::{Entry, Filter, Order, Refused, Step, WalkOn};
 /// # }
 /// ```
 pub struct Walk {
-    walk: WalkOn<Arc<ubtrfs_engine::Volume>>,
+    walk: WalkOn<Arc<ubtrfs_fs::Volume>>,
     /// Keeps the volume open.
     engine: Engine,
     /// The paths of the directories that the walk is in, from the start down.
@@ -234,7 +234,7 @@ impl Subvolume {
         };
         let begun = dir.and_then(|dir| match self.engine.attr(dir)?.kind {
             FileKind::Directory => Ok(Walk::new(&self.engine, dir, path, *options)),
-            _ => Err(ubtrfs_engine::Error::NotADirectory(dir).into()),
+            _ => Err(ubtrfs_fs::Error::NotADirectory(dir).into()),
         });
         begun.naming("walk", path)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_engine::{Error as EngineError, FileId, FileKind};
+use ubtrfs_fs::{Error as EngineError, FileId, FileKind};
 
 use crate::dir::Dir;
 use crate::error::{Cause, Error, Naming, Result};

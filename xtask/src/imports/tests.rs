@@ -7,11 +7,11 @@ fn arrows(files: &[(&str, &str)]) -> Vec<String> {
     let files: Vec<File> = files
         .iter()
         .map(|(path, text)| {
-            let path = format!("crates/engine/src/{path}");
+            let path = format!("crates/fs/src/{path}");
             File::new(Path::new(&path), (*text).to_owned())
         })
         .collect();
-    let imports = &of_crates(&files)["engine"];
+    let imports = &of_crates(&files)["fs"];
     let arrows = imports.arrows.iter();
     arrows
         .map(|((from, to), sites)| format!("{from} -> {to} {}", sites.len()))
@@ -68,13 +68,13 @@ fn programs_beside_the_crate_are_no_modules() {
 #[test]
 fn site_has_its_line_and_its_name() {
     let file = File::new(
-        Path::new("crates/engine/src/a.rs"),
+        Path::new("crates/fs/src/a.rs"),
         "//! A.\n\nuse super::b::{\n    X,\n};\n".to_owned(),
     );
-    let other = File::new(Path::new("crates/engine/src/b.rs"), String::new());
-    let imports = &of_crates(&[file, other])["engine"];
+    let other = File::new(Path::new("crates/fs/src/b.rs"), String::new());
+    let imports = &of_crates(&[file, other])["fs"];
     let site = Site {
-        file: "crates/engine/src/a.rs".to_owned(),
+        file: "crates/fs/src/a.rs".to_owned(),
         line: 3,
         names: "b::X".to_owned(),
     };

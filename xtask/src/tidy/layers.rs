@@ -64,7 +64,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "transaction",
+        "storage",
         &[
             "file_id",
             "error",
@@ -75,7 +75,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "engine",
+        "fs",
         &[
             "error sync",
             "inode",

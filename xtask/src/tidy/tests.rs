@@ -47,12 +47,12 @@ fn leftovers_are_found_with_their_line() {
 #[test]
 fn dependency_on_higher_layer_is_found() {
     for line in [
-        "ubtrfs-engine = { path = \"../engine\" }",
-        "ubtrfs-engine.workspace = true",
-        "[dependencies.ubtrfs-engine]",
+        "ubtrfs-fs = { path = \"../fs\" }",
+        "ubtrfs-fs.workspace = true",
+        "[dependencies.ubtrfs-fs]",
     ] {
         let text = format!("[dependencies]\nubtrfs-device.workspace = true\n{line}\n");
-        let names = "engine".to_owned();
+        let names = "fs".to_owned();
         assert_eq!(
             faults("crates/tree/Cargo.toml", &text),
             [Fault::Upward { line: 3, names }]
@@ -91,18 +91,15 @@ fn tests_may_make_and_judge_volumes() {
     let manifest = |section: &str, names: &str| {
         format!("[{section}]\nubtrfs-{names} = {{ path = \"../{names}\" }}\n")
     };
-    let engine = "crates/engine/Cargo.toml";
+    let engine = "crates/fs/Cargo.toml";
     for names in ["check", "mkfs"] {
         assert_eq!(faults(engine, &manifest("dev-dependencies", names)), []);
         let product = manifest("dependencies", names);
         assert_eq!(faults(engine, &product), [upward(names)]);
     }
-    let reader = manifest("dev-dependencies", "engine");
+    let reader = manifest("dev-dependencies", "fs");
     assert_eq!(faults("crates/mkfs/Cargo.toml", &reader), []);
-    assert_eq!(
-        faults("crates/check/Cargo.toml", &reader),
-        [upward("engine")]
-    );
+    assert_eq!(faults("crates/check/Cargo.toml", &reader), [upward("fs")]);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use ubtrfs_engine::{OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{OpenOptions, Volume};
 use ubtrfs_stream::{ReceiveOptions, Receiver, StreamReader, VolumeTarget};
 
 use super::fio::drop_caches;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rustix::fs::{CWD, Mode, OFlags, fsync, openat, renameat};
-use ubtrfs_engine::{FileId, NewInode, OpenOptions, RenameMode, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{FileId, NewInode, OpenOptions, RenameMode, Volume};
 
 use super::meter::Meter;
 use super::{GIB, Outcome, Workload};

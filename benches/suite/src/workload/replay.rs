@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use ubtrfs_engine::{OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::superblock::Superblock;
+use ubtrfs_fs::{OpenOptions, Volume};
 
 use super::fio::drop_caches;
 use super::{GIB, Outcome, Workload};

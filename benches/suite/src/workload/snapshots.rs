@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use ubtrfs_engine::{OpenOptions, Snapshot, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{OpenOptions, Snapshot, Volume};
 use ubtrfs_stream::{
     Command as StreamCommand, SendError, SendOptions, Sender, StreamVersion, StreamWriter,
     write_behind,

@@ -7,7 +7,7 @@ use std::process::Command;
 use ubtrfs_check::{CheckOptions, Report, check};
 use ubtrfs_sim::kernel::{self, CutVolume, Feature, MkfsSpec, Profile};
 
-#[path = "../../../engine/tests/log/scenarios.rs"]
+#[path = "../../../fs/tests/log/scenarios.rs"]
 mod scenarios;
 
 use scenarios::Scenario;

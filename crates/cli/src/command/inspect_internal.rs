@@ -11,8 +11,8 @@ mod rootid;
 mod subvolid_resolve;
 mod tree_stats;
 
-use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{FileId, Volume};
 
 use crate::presentation::console::Console;
 use crate::volume_access::ioctls::ByIoctls;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use ubtrfs_device::{Access, DeviceError, Holder};
-use ubtrfs_engine::{LEAST_MEMORY_BYTES, Volume};
+use ubtrfs_fs::{LEAST_MEMORY_BYTES, Volume};
 use ubtrfs_fuse::mount::{
     self, Launched, MountError, Options, Readiness, Remount, Remounted, Session, WithoutEffect,
 };
@@ -326,19 +326,19 @@ fn say_without_effect(words: &[WithoutEffect]) {
 }
 
 fn is_write_protected(error: &anyhow::Error) -> bool {
-    let engine = error.downcast_ref::<ubtrfs_engine::Error>();
-    engine.is_some_and(ubtrfs_engine::Error::is_write_protected)
+    let engine = error.downcast_ref::<ubtrfs_fs::Error>();
+    engine.is_some_and(ubtrfs_fs::Error::is_write_protected)
 }
 
 /// Adds the ways to mount a volume whose log cannot be replayed. Neither is done automatically, because
 /// synced data in the log would seem lost.
 fn name_the_way_to_read(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
-        Some(engine) if ubtrfs_engine::Error::is_of_log(engine) => anyhow::anyhow!(
+        Some(engine) if ubtrfs_fs::Error::is_of_log(engine) => anyhow::anyhow!(
             "{}; -o ro,rescue=nologreplay shows the last commit without it, 'rescue zero-log' clears it",
             ErrorChain(&error)
         ),
-        Some(engine) if ubtrfs_engine::Error::is_unwritable(engine) => {
+        Some(engine) if ubtrfs_fs::Error::is_unwritable(engine) => {
             anyhow::anyhow!("{}; -o ro mounts it for reading", ErrorChain(&error))
         }
         _ => error,
@@ -347,8 +347,7 @@ fn name_the_way_to_read(error: anyhow::Error) -> anyhow::Error {
 
 /// Adds the mount point to the error that another process uses the volume.
 fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
-    let Some(ubtrfs_engine::Error::Device(DeviceError::InUse { path, holder })) =
-        error.downcast_ref()
+    let Some(ubtrfs_fs::Error::Device(DeviceError::InUse { path, holder })) = error.downcast_ref()
     else {
         return error;
     };

@@ -15,8 +15,8 @@ use ubtrfs::{
     Caller, Dir, DirBuilder, DirEntry, File, Metadata, OpenOptions, Subvolume, SubvolumePlace,
     Volume,
 };
-use ubtrfs_engine::FileId;
 use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_fs::FileId;
 use ubtrfs_fuse::caller::Rights;
 
 use crate::presentation::console::Console;

@@ -94,7 +94,7 @@ fn holder_of(error: &anyhow::Error) -> Option<(&Path, &Holder)> {
             return reason.holder();
         }
         let device = match cause.downcast_ref() {
-            Some(ubtrfs_engine::Error::Device(device)) => Some(device),
+            Some(ubtrfs_fs::Error::Device(device)) => Some(device),
             Some(_) => None,
             None => cause.downcast_ref::<DeviceError>(),
         };

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use ubtrfs::{DeviceAccess, Subvolume, Volume};
-use ubtrfs_engine::{FileId, Volume as Engine};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{FileId, Volume as Engine};
 use ubtrfs_fuse::caller::{Caller, Refused, Rights};
 use ubtrfs_fuse::mount::{LiveOptions, is_read_only};
 use ubtrfs_fuse::stats::Stats;

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use ubtrfs_engine::{OpenOptions, Volume};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::Key;
+use ubtrfs_fs::{OpenOptions, Volume};
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::record::save_image;
 use ubtrfs_sim::{Scratch, images};

@@ -12,12 +12,12 @@ mod options;
 #[path = "../cli/other_namespace.rs"]
 mod other_namespace;
 mod requests;
-#[path = "../../../engine/tests/log/scenarios.rs"]
+#[path = "../../../fs/tests/log/scenarios.rs"]
 mod scenarios;
 mod served;
-#[path = "../../../engine/tests/scripts/shown.rs"]
+#[path = "../../../fs/tests/scripts/shown.rs"]
 mod shown;
-#[path = "../../../engine/tests/log/situations.rs"]
+#[path = "../../../fs/tests/log/situations.rs"]
 mod situations;
 #[path = "../../../../benches/transport/src/switch.rs"]
 mod switch;

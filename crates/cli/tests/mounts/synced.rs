@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
-use ubtrfs_engine::{OpenOptions, Rescue, Volume};
+use ubtrfs_fs::{OpenOptions, Rescue, Volume};
 use ubtrfs_sim::kernel::{KernelMount, or_skip, progs_verdict};
 use ubtrfs_sim::manifest::{Entry, Field, Kind, Manifest, assert_same, diff_without};
 

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ubtrfs_device::nonblocking;
-use ubtrfs_engine::{FileTime, SetAttr, SetTime, Volume};
+use ubtrfs_fs::{FileTime, SetAttr, SetTime, Volume};
 use ubtrfs_fuse_server::request::{
     Attr, AttrChange, Attributes, Context, DeviceNr, Errno, FileKind, Handle, NodeId, Result, Time,
     TimeChange,
@@ -167,13 +167,8 @@ impl<S: Source> Adapter<S> {
     }
 
     /// Removes set-id bits in addition to another change. A member of the group keeps setgid without group execution.
-    fn without_setid(
-        &self,
-        context: &Context,
-        attr: &ubtrfs_engine::Attr,
-        set: SetAttr,
-    ) -> SetAttr {
-        let is_file = attr.kind != ubtrfs_engine::FileKind::Directory;
+    fn without_setid(&self, context: &Context, attr: &ubtrfs_fs::Attr, set: SetAttr) -> SetAttr {
+        let is_file = attr.kind != ubtrfs_fs::FileKind::Directory;
         let mode = set.mode.unwrap_or(attr.mode);
         let is_lock = is_file && mode & SETGID != 0 && mode & GROUP_EXECUTE == 0;
         let loses_it = is_lock && !self.caller(context).keeps_setgid(attr.gid);
@@ -194,7 +189,7 @@ impl<S: Source> Adapter<S> {
         &self,
         context: &Context,
         volume: &Volume,
-        (id, attr): (FileId, &ubtrfs_engine::Attr),
+        (id, attr): (FileId, &ubtrfs_fs::Attr),
     ) -> Result<()> {
         let caller = self.caller(context);
         if caller.uid == 0 || caller.owns(attr) {
@@ -247,8 +242,8 @@ impl<S: Source> Adapter<S> {
 }
 
 /// Returns whether a file loses set-id bits when it is written to or given away.
-fn has_setid(attr: &ubtrfs_engine::Attr) -> bool {
-    attr.mode & SETID != 0 && attr.kind != ubtrfs_engine::FileKind::Directory
+fn has_setid(attr: &ubtrfs_fs::Attr) -> bool {
+    attr.mode & SETID != 0 && attr.kind != ubtrfs_fs::FileKind::Directory
 }
 
 /// Returns whether the caller is in chown(2) or a system call of its family.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ubtrfs_device::nonblocking;
-use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_fs::{FileId, Volume};
 use ubtrfs_fuse_server::request::{NodeId, PageDrop, Result};
 
 use super::Adapter;

@@ -8,15 +8,15 @@
 //! notified (`changes`). The kernel has resolved `O_APPEND`: a write goes to the offset in the request, as the parts of
 //! one write may arrive in any order.
 //!
-//! Not here: reading and writing extents (`ubtrfs_engine`).
+//! Not here: reading and writing extents (`ubtrfs_fs`).
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ubtrfs_device::nonblocking;
-use ubtrfs_engine::{AtimePolicy, Error, Fallocate, FileId, OpenFile, Volume};
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_fs::{AtimePolicy, Error, Fallocate, FileId, OpenFile, Volume};
 use ubtrfs_fuse_server::request::{
     Context, CopyEnd, Entry, Errno, FileKind, Handle, NewNode, NodeId, OpenFlags, Opened, ReadHow,
     Result, SeekFor, WriteHow,

@@ -1,7 +1,7 @@
 //! The errno that a failed request is answered with: the engine's, and EIO for a device that fails.
 
 use ubtrfs_device::DeviceError;
-use ubtrfs_engine::{Error, SpaceError};
+use ubtrfs_fs::{Error, SpaceError};
 use ubtrfs_fuse_server::request::Errno;
 
 /// Returns the errno for the caller. The log alone has the details of damage and of failing devices.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use slab::Slab;
-use ubtrfs_engine::OpenFile;
+use ubtrfs_fs::OpenFile;
 use ubtrfs_fuse_server::request::{AccessMode, Handle};
 
 use super::source::FileId;

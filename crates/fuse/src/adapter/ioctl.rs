@@ -21,7 +21,7 @@ mod volume;
 use std::sync::Arc;
 
 use ubtrfs_device::nonblocking;
-use ubtrfs_engine::{FileId, FileKind, Volume};
+use ubtrfs_fs::{FileId, FileKind, Volume};
 use ubtrfs_fuse_server::request::{Context, Errno, IoctlAnswer, NodeId, Result};
 use zerocopy::native_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes};

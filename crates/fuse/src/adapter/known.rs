@@ -21,8 +21,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::AtomicUsize;
 
 use parking_lot::{Condvar, Mutex};
-use ubtrfs_engine::LookupRefs;
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::LookupRefs;
 use ubtrfs_fuse_server::request::{FileKind, NodeId};
 
 use super::drops::Drops;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use ubtrfs_engine::AtimePolicy;
+use ubtrfs_fs::AtimePolicy;
 
 /// The rules that requests look up.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ubtrfs_device::nonblocking;
-use ubtrfs_engine::{FileId, NewInode, RenameMode, Volume};
 use ubtrfs_format::item::FileKind;
+use ubtrfs_fs::{FileId, NewInode, RenameMode, Volume};
 use ubtrfs_fuse_server::request::{
     Context, Entry, Errno, Lookup, NewNode, NodeId, RenameFlags, Result,
 };
@@ -147,7 +147,7 @@ impl<S: Source> Adapter<S> {
         dir: &Node,
         name: &[u8],
         id: FileId,
-        attr: &ubtrfs_engine::Attr,
+        attr: &ubtrfs_fs::Attr,
     ) -> Entry {
         let number = self.look_up_number(dir, name, id, volume::file_kind(attr.kind));
         self.entry_of(number, &volume::shown(volume, attr))

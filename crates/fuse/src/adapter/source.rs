@@ -6,9 +6,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-pub(crate) use ubtrfs_engine::FileId;
-use ubtrfs_engine::Volume;
 use ubtrfs_format::item::InodeFlags;
+pub(crate) use ubtrfs_fs::FileId;
+use ubtrfs_fs::Volume;
 use ubtrfs_fuse_server::request::{Attr, FileKind, Result, StatFs};
 
 /// A file as it is on disk.

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ubtrfs_engine::{Error, FileTime, Volume};
+use ubtrfs_fs::{Error, FileTime, Volume};
 use ubtrfs_fuse_server::request::{Attr, DeviceNr, Errno, FileKind, Result, StatFs, Time};
 
 use super::errno::errno;
@@ -103,8 +103,8 @@ impl Source for Arc<Volume> {
 }
 
 /// Converts the kind of a file for replies.
-pub(super) fn file_kind(kind: ubtrfs_engine::FileKind) -> FileKind {
-    use ubtrfs_engine::FileKind as Stored;
+pub(super) fn file_kind(kind: ubtrfs_fs::FileKind) -> FileKind {
+    use ubtrfs_fs::FileKind as Stored;
     match kind {
         Stored::Regular => FileKind::Regular,
         Stored::Directory => FileKind::Directory,
@@ -117,7 +117,7 @@ pub(super) fn file_kind(kind: ubtrfs_engine::FileKind) -> FileKind {
 }
 
 /// Returns attributes as a mount displays them.
-pub(super) fn shown(volume: &Volume, attr: &ubtrfs_engine::Attr) -> Inode {
+pub(super) fn shown(volume: &Volume, attr: &ubtrfs_fs::Attr) -> Inode {
     let sector_bytes = volume.superblock().sectorsize.get();
     Inode {
         attr: Attr {

@@ -3,7 +3,7 @@
 //! ACLs are ordinary xattrs here (`system.posix_acl_access`, `system.posix_acl_default`): btrfs stores the user-space
 //! format, and the kernel evaluates it.
 
-use ubtrfs_engine::XattrMode;
+use ubtrfs_fs::XattrMode;
 use ubtrfs_fuse_server::request::{Context, Errno, NodeId, Result, XattrHow};
 
 use super::Adapter;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ubtrfs_device::thread;
-use ubtrfs_engine::Volume;
+use ubtrfs_fs::Volume;
 
 use super::session::MountPlace;
 use crate::adapter::KernelPages;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::process::geteuid;
 use ubtrfs_device::{Access, BlockDevice, DeviceClaim, LoopDevice, clock};
-use ubtrfs_engine::{Error, Volume};
+use ubtrfs_fs::{Error, Volume};
 
 use super::attach::{Attachment, attach, attach_block};
 use super::error::MountError;
@@ -171,8 +171,8 @@ mod tests {
 
     use rustix::fs::OFlags;
     use ubtrfs_device::DeviceError;
-    use ubtrfs_engine::{NewInode, OpenOptions};
     use ubtrfs_format::ids::RootId;
+    use ubtrfs_fs::{NewInode, OpenOptions};
     use ubtrfs_sim::kernel::{self, KernelVolume, LoopDevice, MkfsSpec};
 
     use super::super::closing::Closing;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ubtrfs_engine::Volume;
+use ubtrfs_fs::Volume;
 
 use super::block::Reclaim;
 use super::companion::Companion;

@@ -34,7 +34,7 @@ pub enum MountError {
     )]
     NotServed(PathBuf),
     #[error("the root directory cannot be read: {0}")]
-    RootDirectory(#[source] ubtrfs_engine::Error),
+    RootDirectory(#[source] ubtrfs_fs::Error),
     #[error("{}: not a block device, or not root: mount option 'blkdev' needs both", .0.display())]
     NotABlockMount(PathBuf),
     #[error("{}: cannot get a loop device: {error}", image.display())]
@@ -70,7 +70,7 @@ pub enum MountError {
     #[error("a thread of the file system panicked")]
     Panicked,
     #[error("the last changes could not be committed: {0}")]
-    Close(#[source] ubtrfs_engine::Error),
+    Close(#[source] ubtrfs_fs::Error),
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
     #[error("subvolume '{0}' not found")]
@@ -88,7 +88,7 @@ pub enum MountError {
     #[error(transparent)]
     Option(#[from] OptionError),
     #[error(transparent)]
-    Volume(#[from] ubtrfs_engine::Error),
+    Volume(#[from] ubtrfs_fs::Error),
     #[error(transparent)]
     Unmount(#[from] UnmountError),
 }

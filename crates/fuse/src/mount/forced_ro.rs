@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick};
 
 use ubtrfs_device::thread;
-use ubtrfs_engine::Lifetime;
+use ubtrfs_fs::Lifetime;
 
 use super::companion::Companion;
 use super::error::MountError;

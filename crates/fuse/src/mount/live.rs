@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ubtrfs_engine::{AtimePolicy, Volume};
+use ubtrfs_fs::{AtimePolicy, Volume};
 
 use super::error::MountError;
 use super::options::Options;

@@ -16,8 +16,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ubtrfs_engine::{AtimePolicy, Compress, DiscardMode};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{AtimePolicy, Compress, DiscardMode};
 use ubtrfs_fuse_server::TransportChoice;
 
 use self::words::{IDLE, IDLE_WITH_VALUE, NEEDS_VALUE, SECURITY, UNSUPPORTED, is_for_others};
@@ -333,15 +333,15 @@ impl Rescue {
         others != Rescue::default()
     }
 
-    fn of_engine(&self) -> ubtrfs_engine::Rescue {
-        ubtrfs_engine::Rescue {
+    fn of_engine(&self) -> ubtrfs_fs::Rescue {
+        ubtrfs_fs::Rescue {
             use_backup_root: self.use_backup_root,
             ignore_bad_roots: self.ignore_bad_roots,
             ignore_data_csums: self.ignore_data_csums,
             ignore_meta_csums: self.ignore_meta_csums,
             ignore_super_flags: self.ignore_super_flags,
             no_log_replay: self.no_log_replay,
-            ..ubtrfs_engine::Rescue::default()
+            ..ubtrfs_fs::Rescue::default()
         }
     }
 

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use ubtrfs_device::thread;
-use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_fs::{FileId, Volume};
 use ubtrfs_fuse_server::Connection;
 
 use super::afterlife::{Afterlife, Written};

@@ -1,7 +1,7 @@
 //! The subvolume at the root of a mount: `subvol=`, `subvolid=`, or the volume's default.
 
-use ubtrfs_engine::{Error, FileId, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{Error, FileId, Volume};
 
 use super::error::MountError;
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 use ubtrfs_device::DiscardCounts;
-use ubtrfs_engine::{DISCARD_SIZES, DiscardLimits, DiscardMode, DiscardStats, Volume};
+use ubtrfs_fs::{DISCARD_SIZES, DiscardLimits, DiscardMode, DiscardStats, Volume};
 
 use super::render::shown_bytes;
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use ubtrfs_engine::{Unlogged, Waits, WriterStats};
+use ubtrfs_fs::{Unlogged, Waits, WriterStats};
 
 use super::report::{Report, phases};
 
@@ -406,7 +406,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use ubtrfs_engine::{CacheStats, StoreStats};
+    use ubtrfs_fs::{CacheStats, StoreStats};
 
     use super::*;
     use crate::stats::discard;

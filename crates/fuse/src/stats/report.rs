@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ubtrfs_engine::{CacheStats, StoreStats, WriterStats};
+use ubtrfs_fs::{CacheStats, StoreStats, WriterStats};
 
 use super::histogram::Durations;
 use super::{DiscardReport, Verb};

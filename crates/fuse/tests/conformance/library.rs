@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ubtrfs_engine::{Error, FileId, FileKind, FileTime, OpenOptions, Volume};
+use ubtrfs_fs::{Error, FileId, FileKind, FileTime, OpenOptions, Volume};
 use ubtrfs_sim::manifest::{Kind, Listed, Manifest, Source, Stat, Time, Xattr};
 
 pub(crate) struct Library {

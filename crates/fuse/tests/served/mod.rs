@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use ubtrfs_engine::Volume;
+use ubtrfs_fs::Volume;
 use ubtrfs_fuse::mount::{MountError, Options, Session, UnmountError, mount};
 
 use self::idle::unmount_once_idle;

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_device::{Access, BlockDevice, FileDevice, MemDevice};
-use ubtrfs_engine::{OpenOptions, Volume};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::item::Timespec;
+use ubtrfs_fs::{OpenOptions, Volume};
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_sim::Scratch;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use ubtrfs_device::{BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice};
-use ubtrfs_engine::OpenOptions;
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::OpenOptions;
 use ubtrfs_mkfs::archive::OwnerNames;
 use ubtrfs_mkfs::{
     ArchiveReader, FillError, FillObserver, FillOptions, FilledVolume, Growth, Identity, Input,

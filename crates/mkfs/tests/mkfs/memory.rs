@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicUsize;
 use ubtrfs_device::{
     BlockDevice, DeviceSuperblocks, MemDevice, Signature, find_signature, find_signatures,
 };
-use ubtrfs_engine::{FileKind, OpenOptions};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::check::{BlockContext, Expect, check_block};
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS};
+use ubtrfs_fs::{FileKind, OpenOptions};
 use ubtrfs_mkfs::Plan;
 use ubtrfs_sim::Rng;
 

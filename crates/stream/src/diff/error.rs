@@ -4,9 +4,9 @@ use std::io;
 
 use rustix::io::Errno;
 use ubtrfs_device::errno_of;
-use ubtrfs_engine::{Error as EngineError, TreeError};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::Key;
+use ubtrfs_fs::{Error as EngineError, TreeError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum DiffError {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use ubtrfs_engine::Snapshot;
 use ubtrfs_format::item::{InodeExtrefs, InodeRefs};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::Snapshot;
 
 use super::error::DiffError;
 

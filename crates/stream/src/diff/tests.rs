@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_device::BlockDevice;
-use ubtrfs_engine::{
+use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{
     Attr, FileId, FileKind, NewInode, OpenOptions, RenameMode, SetAttr, Snapshot, Volume, XattrMode,
 };
-use ubtrfs_format::ids::RootId;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, new_volume};
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use ubtrfs_engine::{Comparison, Difference, Snapshot};
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{DirEntries, FileExtent};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::{Comparison, Difference, Snapshot};
 use ubtrfs_spill::{Sorted, Sorter};
 
 use super::change::{Change, Inode, Refused};

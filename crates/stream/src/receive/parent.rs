@@ -4,9 +4,9 @@
 //! selects among several matches. It is not required to match, because a later snapshot changes a subvolume's transid
 //! at the sender but not at the receiver.
 
-use ubtrfs_engine::SubvolumeInfo;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::RootItemFlags;
+use ubtrfs_fs::SubvolumeInfo;
 
 use super::target::{Sent, TargetError};
 

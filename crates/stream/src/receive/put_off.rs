@@ -10,7 +10,7 @@
 //! - PUT-OFF-1: deferred commands are executed before any other command, and before the subvolume is finished.
 //! - PUT-OFF-2: an error names the failed command. If combined commands fail, they are repeated one by one.
 
-use ubtrfs_engine::FileTime;
+use ubtrfs_fs::FileTime;
 
 use super::error::{CommandFault, ReceiveFault};
 use super::path::TreePath;

@@ -4,11 +4,11 @@ use std::io;
 
 use rustix::io::Errno;
 use ubtrfs_device::errno_of;
-use ubtrfs_engine::FileTime;
-use ubtrfs_engine::rights::Refused;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::FileTime;
+use ubtrfs_fs::rights::Refused;
 
 use super::encoded::LEAST_SECTOR_BYTES;
 use super::path::TreePath;
@@ -216,7 +216,7 @@ impl EncodedExtent<'_> {
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     #[error(transparent)]
-    Engine(#[from] ubtrfs_engine::Error),
+    Engine(#[from] ubtrfs_fs::Error),
     /// The caller has no permission to read a clone source.
     #[error(transparent)]
     Refused(Refused),
@@ -266,9 +266,9 @@ impl TargetError {
         match self {
             TargetError::Engine(error) => matches!(
                 error,
-                ubtrfs_engine::Error::Aborted(_)
-                    | ubtrfs_engine::Error::ReadOnly
-                    | ubtrfs_engine::Error::Closed
+                ubtrfs_fs::Error::Aborted(_)
+                    | ubtrfs_fs::Error::ReadOnly
+                    | ubtrfs_fs::Error::Closed
             ),
             _ => false,
         }

@@ -9,12 +9,12 @@ mod sources;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use ubtrfs_engine::rights::Caller;
-use ubtrfs_engine::{
+use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::rights::Caller;
+use ubtrfs_fs::{
     EncodedData, Error, Fallocate, FileId, FileTime, NewContents, NewInode, ReceivedFrom,
     RenameMode, SetAttr, SetTime, Volume, XattrMode,
 };
-use ubtrfs_format::ids::RootId;
 
 use super::path::TreePath;
 use super::target::{

@@ -12,9 +12,9 @@ use std::cmp::Reverse;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
-use ubtrfs_engine::RootsOfBlocks;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::item::FileKind;
+use ubtrfs_fs::RootsOfBlocks;
 
 use super::error::Result;
 use super::extents::{DiskRange, FileMap, Stored};

@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 
-use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_format::compress::{Compression, MAX_EXTENT_BYTES, decompress};
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{FileExtent, FileKind};
+use ubtrfs_fs::{FileId, Volume};
 use ubtrfs_tree::Item;
 
 use super::clones::Clonable;

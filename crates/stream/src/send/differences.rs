@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::{thread, vec};
 
-use ubtrfs_engine::Snapshot;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::Snapshot;
 use ubtrfs_tree::{Comparison, Difference, RecentLeaves, TreeError};
 
 use super::error::{Result, SendError};

@@ -12,7 +12,7 @@ use crate::format::WriteError;
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     #[error(transparent)]
-    Engine(#[from] ubtrfs_engine::Error),
+    Engine(#[from] ubtrfs_fs::Error),
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The top level, or a subvolume that is being deleted.

@@ -4,11 +4,11 @@
 
 use std::ops::ControlFlow;
 
-use ubtrfs_engine::Snapshot;
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeItem, InodeRefs};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
+use ubtrfs_fs::Snapshot;
 use ubtrfs_tree::RecentLeaves;
 use zerocopy::FromBytes;
 

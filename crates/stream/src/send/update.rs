@@ -2,9 +2,9 @@
 //!
 //! Not here: its data (`data`), extended attributes (`xattrs`).
 
-use ubtrfs_engine::FileId;
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{FileKind, Timespec};
+use ubtrfs_fs::FileId;
 
 use super::data::FileData;
 use super::error::{CorruptFile, Result};

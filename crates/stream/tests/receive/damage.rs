@@ -4,11 +4,11 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ubtrfs_engine::{DirEntry, NewInode};
 use ubtrfs_format::compress::{Compression, compress};
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::{DirEntry, NewInode};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
 use ubtrfs_sim::record::{CrashPlan, Recorder};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::{OpenOptions, Volume};
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::item::RootItemFlags;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::{OpenOptions, Volume};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::new_volume;
 use ubtrfs_stream::{Command, ReceiveError, ReceiveOptions, Receiver, StreamReader, VolumeTarget};

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_device::BlockDevice;
-use ubtrfs_engine::{Compress, OpenOptions, Volume};
 use ubtrfs_format::compress::{Compression, compress};
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::{Compress, OpenOptions, Volume};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::Rng;
 use ubtrfs_stream::{

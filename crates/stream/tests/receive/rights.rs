@@ -1,8 +1,8 @@
 //! Permissions for clone sources.
 
-use ubtrfs_engine::rights::{Caller, Refused};
-use ubtrfs_engine::{NewInode, RenameMode};
 use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_fs::rights::{Caller, Refused};
+use ubtrfs_fs::{NewInode, RenameMode};
 use ubtrfs_stream::{CloneSource, NewFile, Sent, Target, TargetError, TreePath, VolumeTarget};
 
 use crate::fixture::{MIB, SECTOR, new_device, open};

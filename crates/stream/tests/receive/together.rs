@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ubtrfs_engine::{FileTime, Volume};
 use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_fs::{FileTime, Volume};
 use ubtrfs_stream::{
     Command, CommandError, ReceiveObserver, ReceiveOptions, Receiver, StreamReader, StreamVersion,
     StreamWriter, Time, VolumeTarget,

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs_device::BlockDevice;
-use ubtrfs_engine::{OpenOptions as VolumeOptions, Snapshot, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::{OpenOptions as VolumeOptions, Snapshot, Volume};
 use ubtrfs_sim::craft::{Crafted, Items, mutate};
 use ubtrfs_sim::{Progress, Rng, seed};
 use ubtrfs_stream::{

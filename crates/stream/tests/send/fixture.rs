@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use ubtrfs_engine::{OpenOptions, Snapshot, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{OpenOptions, Snapshot, Volume};
 use ubtrfs_sim::kernel::{KernelMount, KernelVolume, MkfsSpec};
 use ubtrfs_sim::manifest::{Difference, Field, Manifest, diff_without};
 use ubtrfs_stream::{

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_device::BlockDevice;
-use ubtrfs_engine::{Error, NewInode, OpenOptions, Snapshot, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{Error, NewInode, OpenOptions, Snapshot, Volume};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::new_volume;
 use ubtrfs_stream::{

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use ubtrfs_engine::{OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{OpenOptions, Volume};
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec};
 use ubtrfs_sim::manifest::{Field, Manifest};
 use ubtrfs_stream::{ReceiveOptions, Receiver, StreamReader, VolumeTarget};

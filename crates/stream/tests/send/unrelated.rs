@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::{FileId, FileKind, FileTime, OpenOptions, Snapshot, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::{FileId, FileKind, FileTime, OpenOptions, Snapshot, Volume};
 use ubtrfs_mkfs::archive::OwnerNames;
 use ubtrfs_mkfs::{
     FillOptions, Growth, Identity, Input, MkfsOptions, Scratch as MkfsScratch, SubvolumeRequest,
@@ -142,7 +142,7 @@ fn shown(volume: &Volume, name: &str) -> BTreeMap<String, Shown> {
         let mut content = vec![0; attr.size as usize];
         if attr.kind == FileKind::Directory {
             content.clear();
-            let each = &mut |entry: ubtrfs_engine::DirEntry| {
+            let each = &mut |entry: ubtrfs_fs::DirEntry| {
                 let name = String::from_utf8(entry.name).unwrap();
                 left.push((format!("{path}/{name}"), entry.id));
                 ControlFlow::Continue(())

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use ubtrfs_check::CheckError;
 use ubtrfs_device::{DeviceError, Holder, ReadFailure, errno_of, kind_of};
-use ubtrfs_engine::Error as EngineError;
-use ubtrfs_engine::rights::Refused;
 use ubtrfs_format::compress::CodecError;
+use ubtrfs_fs::Error as EngineError;
+use ubtrfs_fs::rights::Refused;
 use ubtrfs_mkfs::{FeatureListError, FillError, MkfsError};
 use ubtrfs_stream::{CommandError, DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
 

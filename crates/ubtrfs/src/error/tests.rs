@@ -3,8 +3,6 @@
 use io::ErrorKind as Kind;
 use ubtrfs_device::nonblocking::WouldBlock;
 use ubtrfs_device::{Attempt, AttemptProblem, ChunkProblem, DeviceError, Holder, ReadFailure};
-use ubtrfs_engine::Error as EngineError;
-use ubtrfs_engine::{BlockGroupType, CorruptItem, FileId, RefError, SpaceError, TreeError};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::check::CorruptBlock;
 use ubtrfs_format::compress::CodecError;
@@ -12,6 +10,8 @@ use ubtrfs_format::ids::{DevId, InodeNr, Logical, Physical, RootId};
 use ubtrfs_format::key::Key;
 use ubtrfs_format::superblock::SuperblockError;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::Error as EngineError;
+use ubtrfs_fs::{BlockGroupType, CorruptItem, FileId, RefError, SpaceError, TreeError};
 use ubtrfs_mkfs::MkfsError;
 
 use super::*;
@@ -179,7 +179,7 @@ fn damage_is_invalid_data() {
 
 #[test]
 fn faults_of_the_program_or_lost_data_are_of_no_kind() {
-    let unbuilt = ubtrfs_engine::BuildError::KeyOrder {
+    let unbuilt = ubtrfs_fs::BuildError::KeyOrder {
         last: Key::MIN,
         key: Key::MIN,
     };
@@ -315,7 +315,7 @@ fn errors_of_mkfs_are_of_the_options_the_size_or_the_device() {
     let internal = [
         MkfsError::NotSettled { rounds: 9 },
         MkfsError::Chunk(ChunkProblem::SubStripes(1)),
-        MkfsError::Build(ubtrfs_engine::BuildError::KeyOrder { last: Key::MIN, key: Key::MIN }),
+        MkfsError::Build(ubtrfs_fs::BuildError::KeyOrder { last: Key::MIN, key: Key::MIN }),
     ];
     for error in internal {
         check(error, Kind::Other);
@@ -413,7 +413,7 @@ fn errors_of_trees_and_streams_are_of_their_causes() {
 
 #[test]
 fn refusals_are_of_callers() {
-    use ubtrfs_engine::rights::Refused;
+    use ubtrfs_fs::rights::Refused;
 
     let check = |refused: Refused, kind, is_refusal| {
         let cause = Cause::from(refused);
@@ -433,7 +433,7 @@ fn refusals_are_of_callers() {
 
 #[test]
 fn closed_volume_is_found_in_every_error_that_wraps_it() {
-    use ubtrfs_engine::rights::Refused;
+    use ubtrfs_fs::rights::Refused;
     use ubtrfs_stream::{
         CommandError, CommandFault, CommandKind, DiffError, ReceiveError, ReceiveFault, SendError,
         TargetError,

@@ -2,8 +2,8 @@
 //!
 //! Not here: kinds and numbers, which errors of other parts have as well (`cause`).
 
-use ubtrfs_engine::Error as EngineError;
-use ubtrfs_engine::rights::Refused;
+use ubtrfs_fs::Error as EngineError;
+use ubtrfs_fs::rights::Refused;
 use ubtrfs_stream::{CommandError, CommandFault, DiffError, ReceiveFault, SendError, TargetError};
 
 use super::cause::Cause;

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use ubtrfs_engine::XattrMode;
+use ubtrfs_fs::XattrMode;
 
 use super::File;
 use crate::error::{Naming, Result};

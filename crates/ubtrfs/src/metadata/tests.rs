@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use ubtrfs_engine::FileTime;
+use ubtrfs_fs::FileTime;
 
 use super::*;
 

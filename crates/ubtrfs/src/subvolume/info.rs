@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use ubtrfs_engine::{FileTime, SubvolumeInfo as EngineInfo};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{RootItemFlags, Timespec};
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::{FileTime, SubvolumeInfo as EngineInfo};
 
 use crate::handle::Engine;
 

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use ubtrfs_engine::{Error, FileId, Volume};
+use ubtrfs_fs::{Error, FileId, Volume};
 
 /// The size of reads.
 pub(crate) const READ_BYTES: usize = 1 << 20;

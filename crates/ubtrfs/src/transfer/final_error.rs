@@ -1,6 +1,6 @@
 //! Errors of a volume after which further changes would fail as well.
 
-use ubtrfs_engine::Error;
+use ubtrfs_fs::Error;
 
 /// Returns whether all further changes would fail for the same reason.
 pub(crate) fn is_final_error(error: &Error) -> bool {

@@ -9,7 +9,7 @@
 //!
 //! Memory: the memory of a walk (`walk`), and a name for each level.
 
-use ubtrfs_engine::{Error, FileId, FileKind, Volume};
+use ubtrfs_fs::{Error, FileId, FileKind, Volume};
 
 use crate::transfer::walk::{Entry, Filter, Order, Refused, Step, Walk};
 

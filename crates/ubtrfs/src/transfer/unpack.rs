@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use rustix::io::Errno;
-use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
 use ubtrfs_format::limits::LimitError;
+use ubtrfs_fs::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
 use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 
 use crate::escaped::Escaped;

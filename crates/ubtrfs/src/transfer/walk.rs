@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Deref};
 
-use ubtrfs_engine::{DirEntry, Error, FileId, FileKind, Volume};
+use ubtrfs_fs::{DirEntry, Error, FileId, FileKind, Volume};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
-use ubtrfs_engine::{DiscardMode, OpenOptions, Rescue};
+use ubtrfs_fs::{DiscardMode, OpenOptions, Rescue};
 
 use super::Volume;
 use crate::error::{Cause, Caused, Naming, Result};
@@ -81,7 +81,7 @@ pub struct ClearedLog {
 }
 
 impl ClearedLog {
-    fn of(cleared: ubtrfs_engine::ClearedLog) -> ClearedLog {
+    fn of(cleared: ubtrfs_fs::ClearedLog) -> ClearedLog {
         let log_root = cleared.log_root.0;
         ClearedLog {
             log_root: (log_root != 0).then_some(log_root),
@@ -104,7 +104,7 @@ macro_rules! forward {
 }
 
 impl Builder {
-    ubtrfs_engine::with_open_options! { forward }
+    ubtrfs_fs::with_open_options! { forward }
 
     /// Opens the volume read-only. Other processes may also open it read-only.
     #[must_use]
@@ -188,7 +188,7 @@ impl Builder {
     pub fn open_all<P: AsRef<Path>>(self, paths: &[P]) -> Result<Volume> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         let shown = paths.first().map_or(Path::new(""), PathBuf::as_path);
-        let engine = ubtrfs_engine::Volume::open(&paths, &self.open_options());
+        let engine = ubtrfs_fs::Volume::open(&paths, &self.open_options());
         engine.map(Volume::new).naming("open volume", shown)
     }
 
@@ -218,7 +218,7 @@ impl Builder {
     pub fn clear_log<P: AsRef<Path>>(self, paths: &[P]) -> Result<ClearedLog> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         let shown = paths.first().map_or(Path::new(""), PathBuf::as_path);
-        let cleared = ubtrfs_engine::Volume::clear_log(&paths, &self.options);
+        let cleared = ubtrfs_fs::Volume::clear_log(&paths, &self.options);
         cleared
             .map(ClearedLog::of)
             .naming("clear the log of", shown)
@@ -385,7 +385,7 @@ impl Builder {
 
     fn open_made(self, devices: Devices) -> Caused<Volume> {
         let options = self.open_options();
-        let engine = ubtrfs_engine::Volume::from_devices(devices, &options)?;
+        let engine = ubtrfs_fs::Volume::from_devices(devices, &options)?;
         Ok(Volume::new(engine))
     }
 

@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
-use ubtrfs_engine::Volume;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::Superblock;
+use ubtrfs_fs::Volume;
 use ubtrfs_tree::CommittedRoot;
 
 use crate::presentation::console::Console;

@@ -1,8 +1,8 @@
 //! `ubtrfs inspect-internal inode-resolve`: the paths of an inode.
 
 use anyhow::{Context, bail};
-use ubtrfs_engine::FileId;
 use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_fs::FileId;
 
 use super::mounted_paths::MountedPaths;
 use super::{paths_from, root_of, write_location};

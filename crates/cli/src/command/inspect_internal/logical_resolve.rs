@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use anyhow::{Context, anyhow};
 use rustix::io::Errno;
 use serde::Serialize;
-use ubtrfs_engine::inspect::{ExtentUser, RootsOfBlocks};
 use ubtrfs_format::ids::Logical;
+use ubtrfs_fs::inspect::{ExtentUser, RootsOfBlocks};
 
 use super::mounted_paths::MountedPaths;
 use super::{paths_from, root_of, subvolume_path_from, write_location};

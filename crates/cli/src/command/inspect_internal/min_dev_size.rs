@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use anyhow::Context;
 use serde::Serialize;
-use ubtrfs_engine::Volume;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::DevExtent;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
+use ubtrfs_fs::Volume;
 use zerocopy::FromBytes;
 
 use crate::presentation::console::Console;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use rustix::io::Errno;
-use ubtrfs_engine::FileId;
 use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_fs::FileId;
 
 use crate::presentation::console::Console;
 use crate::volume_access::control::mountpoint_of;

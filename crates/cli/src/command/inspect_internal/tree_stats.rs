@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::Serialize;
 use ubtrfs_device::clock;
-use ubtrfs_engine::Volume;
-use ubtrfs_engine::inspect::TreeStats as Stats;
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::Volume;
+use ubtrfs_fs::inspect::TreeStats as Stats;
 use ubtrfs_tree::View;
 
 use crate::presentation::console::Console;

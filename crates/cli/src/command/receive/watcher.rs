@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ubtrfs_engine::FileId;
+use ubtrfs_fs::FileId;
 use ubtrfs_fuse::Changes;
 use ubtrfs_stream::Watcher;
 

@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use ubtrfs::{DeviceAccess, NewExtent};
-use ubtrfs_engine::FileId;
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::FileId;
 
 use super::ask_for_subvolume;
 use crate::presentation::console::{Console, write_path_to};

@@ -9,9 +9,9 @@ use std::time::SystemTime;
 use anyhow::Context;
 use rustix::io::Errno;
 use ubtrfs::{SubvolumeInfo, Uuid, Volume};
-use ubtrfs_engine::{FileId, FileTime, SubvolumeInfo as EngineInfo};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{RootItemFlags, Timespec};
+use ubtrfs_fs::{FileId, FileTime, SubvolumeInfo as EngineInfo};
 
 use crate::volume_access::control::mountpoint_of;
 use crate::volume_access::ioctls::{self, Asked};

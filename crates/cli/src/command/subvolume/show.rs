@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use anyhow::Context;
 use serde::Serialize;
 use ubtrfs::{SubvolumeQuota, Uuid};
-use ubtrfs_engine::inspect::SubvolumeQuota as AskedQuota;
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::inspect::SubvolumeQuota as AskedQuota;
 
 use super::{Listed, Subvolumes, mountpoint};
 use crate::presentation::console::Console;

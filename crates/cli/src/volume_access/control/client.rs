@@ -16,7 +16,7 @@ use rustix::fs::{major, minor};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use ubtrfs_device::random_uuid;
-use ubtrfs_engine::Error;
+use ubtrfs_fs::Error;
 use ubtrfs_fuse::caller::Peer;
 use ubtrfs_fuse::mount::Nonce;
 

@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 use clap::ArgMatches;
 use rustix::process::geteuid;
 use ubtrfs_device::thread;
-use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_fs::{FileId, Volume};
 use ubtrfs_fuse::caller::{Caller, Peer, administer_mount, caller_of, is_our_user};
 use ubtrfs_fuse::mount::{
     Afterlife, Companion, ControlPoint, LiveOptions, MountError, is_read_only_to,

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use ubtrfs::scan_devices;
-use ubtrfs_engine::inspect::DeviceAllocation;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{DevId, RootId, objectid};
 use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, DevStatsItem};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::inspect::DeviceAllocation;
 use ubtrfs_fuse::ioctl_args::{self as args, DevInfo, DevStats, FsInfo};
 use ubtrfs_fuse::mount::mount_table;
 use zerocopy::{FromBytes, FromZeros};

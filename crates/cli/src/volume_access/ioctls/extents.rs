@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl};
-use ubtrfs_engine::inspect::ExtentUser;
 use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_fs::inspect::ExtentUser;
 use ubtrfs_fuse::ioctl_args::{self as args, Container, Fiemap, FiemapExtent, LogicalIno};
 use zerocopy::{FromBytes, FromZeros};
 

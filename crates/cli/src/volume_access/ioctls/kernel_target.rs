@@ -19,8 +19,8 @@ use rustix::fs::{
     makedev, mkdirat, mknodat, openat, renameat_with, seek, symlinkat, syncfs, unlinkat, utimensat,
 };
 use rustix::io::Errno;
-use ubtrfs_engine::{FileTime, SubvolumeInfo};
 use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_fs::{FileTime, SubvolumeInfo};
 use ubtrfs_stream::{
     CloneSource, Device, EncodedExtent, NewFile, Sent, Target, TargetError, TreePath, find_sent,
 };

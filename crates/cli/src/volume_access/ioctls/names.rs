@@ -1,10 +1,10 @@
 //! Names of inodes and subvolumes, for users who may search trees.
 
 use rustix::io::Errno;
-use ubtrfs_engine::FileId;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{InodeExtrefs, InodeRefs, RootRef};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::FileId;
 
 use super::Asked;
 

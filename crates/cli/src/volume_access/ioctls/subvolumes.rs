@@ -6,10 +6,10 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use ubtrfs::Uuid;
-use ubtrfs_engine::{FileId, SubvolumeInfo, SubvolumePlace};
 use ubtrfs_format::ids::{InodeNr, RootId, Transid, objectid};
 use ubtrfs_format::item::{RootItem, RootRef, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::{FileId, SubvolumeInfo, SubvolumePlace};
 use ubtrfs_fuse::ioctl_args::{self as args, InoLookup, InoLookupUser, SubvolInfo, SubvolRootref};
 use zerocopy::FromZeros;
 

@@ -2,11 +2,11 @@
 
 use rustix::io::Errno;
 use ubtrfs::BlockGroupKind;
-use ubtrfs_engine::inspect::SubvolumeQuota;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::DirEntries;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::inspect::SubvolumeQuota;
 use ubtrfs_fuse::ioctl_args::{self as args, Label, SpaceList, TrimRange};
 use zerocopy::FromZeros;
 use zerocopy::native_endian::U64;

@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use ubtrfs_engine::FileId;
+use ubtrfs_fs::FileId;
 use ubtrfs_fuse_server::request::{Errno, NodeId, Result};
 
 use super::super::nodes::Listed;

@@ -1,9 +1,9 @@
 //! The ioctls that look up names of inodes and subvolumes, and subvolume attributes.
 
-use ubtrfs_engine::{Error, FileId};
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{RootRef, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::{Error, FileId};
 use ubtrfs_fuse_server::request::{Errno, Result};
 use zerocopy::FromZeros;
 

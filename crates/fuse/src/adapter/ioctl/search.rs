@@ -1,8 +1,8 @@
 //! The ioctl that returns raw items of a tree.
 
-use ubtrfs_engine::Error;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fs::Error;
 use ubtrfs_fuse_server::request::{Errno, Result};
 use ubtrfs_tree::View;
 use zerocopy::IntoBytes;

@@ -1,9 +1,9 @@
 //! The ioctls that create, delete and change subvolumes.
 
-use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, ReceivedFrom, Volume};
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::item::RootItemFlags;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fs::{Error, FileId, FileKind, FileTime, NewInode, ReceivedFrom, Volume};
 use ubtrfs_fuse_server::request::{Errno, Result};
 
 use super::super::errno::errno;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::{NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{NewInode, OpenOptions, Volume};
 use ubtrfs_fuse_server::request::*;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::new_volume;
@@ -533,7 +533,7 @@ fn subvolumes_are_directories_with_borders() {
     let mount = mount();
     let volume = mount.volume();
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
-    let root = ubtrfs_engine::NewInode::directory(0o755);
+    let root = ubtrfs_fs::NewInode::directory(0o755);
     volume.create_subvolume(top, b"sub", &root).unwrap();
     let sub = mount.find(NodeId::ROOT, "sub").unwrap().node;
     let outside = mount.file(NodeId::ROOT, "f").0;

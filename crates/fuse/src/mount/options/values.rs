@@ -1,7 +1,7 @@
 //! Values of options, in the kernel's syntax.
 
-use ubtrfs_engine::Compress;
 use ubtrfs_format::compress::Compression;
+use ubtrfs_fs::Compress;
 
 /// Parses a number with the kernel's syntax for options: decimal, hexadecimal after 0x, or octal after 0.
 pub(super) fn number(text: &str) -> Option<u64> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ubtrfs_device::memory_limit;
-use ubtrfs_engine::{Compress, DiscardMode, OpenOptions};
+use ubtrfs_fs::{Compress, DiscardMode, OpenOptions};
 
 use super::{Options, values};
 

@@ -1,8 +1,8 @@
 //! The files of one subvolume by path: resolved name by name, and cached.
 
-use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_fs::{Error, FileId, FileKind, Volume};
 
 use crate::receive::path::TreePath;
 use crate::receive::path_cache::PathCache;

@@ -6,9 +6,9 @@
 //!
 //! Not here: permissions for the destination directory, which are checked before.
 
-use ubtrfs_engine::rights::{Caller, Refused, Rights};
-use ubtrfs_engine::{Error, FileId, SubvolumeInfo, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::rights::{Caller, Refused, Rights};
+use ubtrfs_fs::{Error, FileId, SubvolumeInfo, Volume};
 
 use crate::receive::parent::{find_sent, is_meant};
 use crate::receive::path::TreePath;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::{io, panic};
 
 use ubtrfs_device::BlockDevice;
-use ubtrfs_engine::{FileId, NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::{FileId, NewInode, OpenOptions, Volume};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::new_volume;
 

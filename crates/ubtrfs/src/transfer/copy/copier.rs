@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use ubtrfs_engine::FileKind;
+use ubtrfs_fs::FileKind;
 
 use super::destination::Destination;
 use super::error::{CopyError, CopyProblem};

@@ -3,7 +3,7 @@
 //! A name is one component (COPY-1). An existing file is replaced only by a file, never a directory nor by one. Nothing
 //! is written through a link.
 
-use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_fs::{FileId, Volume};
 
 use super::CopyError;
 use super::facts::Facts;

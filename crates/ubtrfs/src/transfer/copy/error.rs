@@ -2,8 +2,8 @@
 
 use rustix::io::Errno;
 use ubtrfs_device::errno_of;
-use ubtrfs_engine::Error;
 use ubtrfs_format::limits::LimitError;
+use ubtrfs_fs::Error;
 
 use super::dest::DestError;
 use super::metadata::MetadataError;

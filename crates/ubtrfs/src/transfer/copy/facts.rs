@@ -1,6 +1,6 @@
 //! The attributes that a copy preserves, from a volume or the host.
 
-use ubtrfs_engine::{Attr, FileKind, FileTime};
+use ubtrfs_fs::{Attr, FileKind, FileTime};
 
 /// Names and values of extended attributes.
 pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;

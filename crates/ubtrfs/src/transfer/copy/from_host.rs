@@ -15,7 +15,7 @@ use std::path::Path;
 
 use rustix::fs::{Dir, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
-use ubtrfs_engine::{FileId, FileKind, FileTime, Volume};
+use ubtrfs_fs::{FileId, FileKind, FileTime, Volume};
 
 use super::CopyError;
 use super::facts::{Facts, Xattrs};

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use ubtrfs_engine::{FileId, FileKind, Volume};
 use ubtrfs_format::limits;
+use ubtrfs_fs::{FileId, FileKind, Volume};
 
 use super::CopyError;
 use super::facts::Facts;

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::fs::{AtFlags, Gid, Mode, RawMode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use ubtrfs_device::errno_of;
-use ubtrfs_engine::{FileKind, FileTime};
+use ubtrfs_fs::{FileKind, FileTime};
 
 use super::facts::Facts;
 use crate::escaped::Escaped;

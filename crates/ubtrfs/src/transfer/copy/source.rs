@@ -3,7 +3,7 @@
 use std::hash::Hash;
 use std::ops::Range;
 
-use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_fs::{FileId, Volume};
 
 use super::CopyError;
 use super::facts::Facts;

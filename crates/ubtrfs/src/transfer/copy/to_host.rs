@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 
 use rustix::fs::FileType;
-use ubtrfs_engine::{FileId, FileKind, Volume};
+use ubtrfs_fs::{FileId, FileKind, Volume};
 
 use super::CopyError;
 use super::dest;

@@ -6,8 +6,8 @@
 //! - TO-VOLUME-1: a copy with preserved attributes has exactly the original's ACLs, regardless of the ACLs that it
 //!   would inherit from its directory.
 
-use ubtrfs_engine::{Error, FileId, FileKind, NewInode, SetAttr, SetTime, Volume, XattrMode};
 use ubtrfs_format::item::acl;
+use ubtrfs_fs::{Error, FileId, FileKind, NewInode, SetAttr, SetTime, Volume, XattrMode};
 
 use super::CopyError;
 use super::dest::DestError;

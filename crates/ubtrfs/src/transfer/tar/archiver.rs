@@ -14,8 +14,8 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 use ubtrfs_device::errno_of;
-use ubtrfs_engine::{Attr, Error, FileId, FileKind, Volume};
 use ubtrfs_format::limits::{self, LimitError};
+use ubtrfs_fs::{Attr, Error, FileId, FileKind, Volume};
 
 use super::writer::{Member, MemberKind, TarWriter};
 use crate::transfer::file_data::{Damage, DataRanges, READ_BYTES, read_past_damage};

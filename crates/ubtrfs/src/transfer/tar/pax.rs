@@ -1,6 +1,6 @@
 //! Records of a PAX extended header: "LENGTH KEY=VALUE\n", where the length counts itself.
 
-use ubtrfs_engine::FileTime;
+use ubtrfs_fs::FileTime;
 
 #[cfg(test)]
 mod tests;

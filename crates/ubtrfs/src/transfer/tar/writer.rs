@@ -7,8 +7,8 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use ubtrfs_engine::FileTime;
 use ubtrfs_format::item::acl;
+use ubtrfs_fs::FileTime;
 use ubtrfs_mkfs::archive::acl_text;
 
 use super::pax::PaxRecords;

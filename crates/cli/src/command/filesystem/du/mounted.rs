@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use rustix::io::Errno;
-use ubtrfs_engine::inspect::SharedRanges;
 use ubtrfs_format::ids::InodeNr;
+use ubtrfs_fs::inspect::SharedRanges;
 use ubtrfs_fuse::ioctl_args as args;
 
 use super::{Usage, complain, is_denied, pass_over};

@@ -8,8 +8,8 @@ use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
 use ubtrfs::{MemDevice, Mkfs};
 use ubtrfs_device::BlockDevice;
-use ubtrfs_engine::OpenOptions;
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fs::OpenOptions;
 use ubtrfs_fuse::mount::Nonce;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ubtrfs_engine::{FileTime, XattrMode};
+use ubtrfs_fs::{FileTime, XattrMode};
 
 use super::*;
 use crate::Volume;

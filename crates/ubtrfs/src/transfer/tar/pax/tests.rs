@@ -1,6 +1,6 @@
 //! Records against the examples of POSIX and the arithmetic of their lengths.
 
-use ubtrfs_engine::FileTime;
+use ubtrfs_fs::FileTime;
 
 use super::{PaxRecords, time_text};
 

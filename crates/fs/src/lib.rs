@@ -1,0 +1,40 @@
+//! The file system: the meaning of the items in the trees.
+//!
+//! From low to high: `inode` < `file` (data) < `namespace` < `subvolume` < `log` (fsync) < `volume` (the
+//! public API). On top are `snapshot` (reading a whole subvolume), `inspect` (reports) and `rights` (of
+//! callers). Reads go through views of the trees. A reader waits for another's IO only if both need the same
+//! cold block.
+//!
+//! Not here: trees by id, space and transactions (`ubtrfs-storage`).
+
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod error;
+mod file;
+mod inode;
+pub mod inspect;
+mod log;
+mod namespace;
+pub mod rights;
+mod snapshot;
+mod subvolume;
+mod sync;
+mod volume;
+
+pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
+pub use file::{CacheStats, EncodedData, Fallocate};
+pub use inode::{AtimePolicy, Attr, Compress, LookupRefs, SetAttr, SetTime, XattrMode};
+pub use namespace::{DirEntry, LastName, NewContents, NewInode, PathEnd, RenameMode};
+pub use snapshot::Snapshot;
+pub use subvolume::{ReceivedFrom, SubvolumeInfo};
+pub use ubtrfs_format::block_group_flags::BlockGroupType;
+pub use ubtrfs_format::item::{FileKind, FileTime};
+pub use ubtrfs_storage::discard::{
+    DISCARD_SIZES, DiscardDelays, DiscardLimits, DiscardMode, DiscardStats,
+};
+pub use ubtrfs_storage::roots::{BlockGroupRecord, Rescue, SubvolumePlace, Tree};
+pub use ubtrfs_storage::{
+    CommitPhases, ExtentUser, FileId, Lifetime, RootsOfBlocks, Unlogged, Waits, WriterStats,
+};
+pub use ubtrfs_tree::{BuildError, Comparison, Difference, StoreStats, TreeError};
+pub use volume::{ClearedLog, LEAST_MEMORY_BYTES, OpenFile, OpenOptions, StatFs, Volume};
