@@ -35,7 +35,8 @@ use self::workload::{WORKLOADS, Workload};
 /// FUSE over io_uring is off until root turns it on.
 pub(crate) const URING_SETTING: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Runs the benchmarks; needs root, kernel btrfs, btrfs-progs, fio, fs_mark and dbench; python3 and PostgreSQL for databases
+/// Runs the benchmarks; needs root, kernel btrfs, btrfs-progs, fio, fs_mark and dbench; python3 and PostgreSQL for
+/// databases
 #[derive(Debug, Parser)]
 #[command(name = "ubtrfs-bench")]
 struct Args {
@@ -60,7 +61,8 @@ struct Args {
     /// After the first, a round is begun only if it should end this many minutes after the start
     #[arg(long, default_value_t = 27)]
     minutes: u64,
-    /// Sends a snapshot of an image to no receiver, perhaps with a parent, and prints seconds, bytes and the peak of memory
+    /// Sends a snapshot of an image to no receiver, perhaps with a parent, and prints seconds, bytes and the peak of
+    /// memory
     #[arg(long, hide = true, num_args = 2..=3)]
     send: Option<Vec<PathBuf>>,
     /// Only these workloads

@@ -185,8 +185,8 @@ pub unsafe extern "C" fn ubtrfs_receive(
     })
 }
 
-/// Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL. If the progress
-/// callback cancels the call, the incomplete subvolume is kept, and is writable.
+/// Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL. If the
+/// progress callback cancels the call, the incomplete subvolume is kept, and is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive_with(
     subvolume: *const ubtrfs_subvolume,

@@ -6,8 +6,8 @@
 //!
 //! Every tree is read once, in key order. Data that must agree in two places is compared as keyed sums first
 //! (`fingerprint`), in constant memory. Only if sums differ, a second pass finds the individual faults. It sorts
-//! records and spills to a file when they exceed the memory (`ubtrfs_spill`). So the memory use depends on the options and
-//! not on the volume.
+//! records and spills to a file when they exceed the memory (`ubtrfs_spill`). So the memory use depends on the options
+//! and not on the volume.
 //!
 //! An unreadable block is an issue by itself. Findings that may only be a consequence of it are counted as suppressed
 //! (`lost`).

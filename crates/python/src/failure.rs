@@ -1,5 +1,5 @@
-//! Errors of the library as `OSError`; Python chooses the subclass by the errno. A closed volume is a `ValueError`, as for
-//! a file object of Python.
+//! Errors of the library as `OSError`; Python chooses the subclass by the errno. A closed volume is a `ValueError`, as
+//! for a file object of Python.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};

@@ -151,8 +151,8 @@ impl Error {
         self.0.cause.is_of_volume()
     }
 
-    /// Returns whether the volume was closed before the call or during it ([`Volume::close`](crate::Volume::close)). The kind
-    /// is that of a read-only volume.
+    /// Returns whether the volume was closed before the call or during it ([`Volume::close`](crate::Volume::close)).
+    /// The kind is that of a read-only volume.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -254,8 +254,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// The cause of a failure in a message. It may have paths of devices, of files of the host and of a volume, which are any
-/// bytes.
+/// The cause of a failure in a message. It may have paths of devices, of files of the host and of a volume, which are
+/// any bytes.
 struct Shown<'a>(&'a Failure);
 
 impl fmt::Display for Shown<'_> {

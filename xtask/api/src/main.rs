@@ -1,8 +1,8 @@
 //! Compares the public items of the library with their list, `crates/ubtrfs/public-api.txt`.
 //!
-//! The items are read from rustdoc's JSON, which the stable rustdoc writes with `RUSTC_BOOTSTRAP`. That variable must reach
-//! rustdoc alone, because build scripts of dependencies run again when it changes. So this program is cargo's rustdoc as
-//! well, and passes its arguments on.
+//! The items are read from rustdoc's JSON, which the stable rustdoc writes with `RUSTC_BOOTSTRAP`. That variable must
+//! reach rustdoc alone, because build scripts of dependencies run again when it changes. So this program is cargo's
+//! rustdoc as well, and passes its arguments on.
 
 use std::collections::BTreeSet;
 use std::env;

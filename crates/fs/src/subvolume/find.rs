@@ -37,8 +37,8 @@ impl Subvolumes {
         Ok(found)
     }
 
-    /// Returns the subvolumes that were made as snapshots of the one with this UUID, by ascending id. No tree leads to them:
-    /// all root items are read, one after another.
+    /// Returns the subvolumes that were made as snapshots of the one with this UUID, by ascending id. No tree leads to
+    /// them: all root items are read, one after another.
     pub(crate) fn snapshots_of(&self, uuid: &Uuid) -> Result<Vec<RootId>> {
         self.roots.check_process()?;
         let mut found = Vec::new();

@@ -1,7 +1,8 @@
 //! Totals of untrimmed space over all block groups, and the list of groups with new untrimmed space.
 //!
 //! Invariants
-//! - TRIM-TOTALS-1: `bytes` and `extents` are the sums over the groups. Each group adds the difference under its own lock.
+//! - TRIM-TOTALS-1: `bytes` and `extents` are the sums over the groups. Each group adds the difference under its own
+//!   lock.
 //!
 //! Locks: `listed` is a leaf.
 

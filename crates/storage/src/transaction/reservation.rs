@@ -81,7 +81,8 @@ impl MetadataReservations {
     }
 
     pub(super) fn release(&self, cost: EditEstimate) {
-        // RESERVATION-2. Release ordering: a thread that sees the lower reservation also sees the edits that replaced it.
+        // RESERVATION-2. Release ordering: a thread that sees the lower reservation also sees the edits that replaced
+        // it.
         self.reserved_items.fetch_sub(cost.items, Ordering::Release);
         self.reserved_leaves
             .fetch_sub(cost.leaves, Ordering::Release);

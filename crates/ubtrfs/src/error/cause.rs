@@ -134,8 +134,8 @@ impl Cause {
         }
     }
 
-    /// Returns the kind that `std::io` has for the errno. Damaged content, files without btrfs and input that ends early
-    /// have kinds of their own, which Linux does not tell apart.
+    /// Returns the kind that `std::io` has for the errno. Damaged content, files without btrfs and input that ends
+    /// early have kinds of their own, which Linux does not tell apart.
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
             Cause::Named(error) => error.kind(),

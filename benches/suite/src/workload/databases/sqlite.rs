@@ -40,8 +40,8 @@ pub(super) const MODES: [Mode; 3] = [
     },
 ];
 
-/// Arguments: the database, the journal mode, `synchronous`, the rows of the table, and seconds; with 0 seconds it makes
-/// the table.
+/// Arguments: the database, the journal mode, `synchronous`, the rows of the table, and seconds; with 0 seconds it
+/// makes the table.
 ///
 /// It prints the number of transactions and the seconds.
 const SCRIPT: &str = r#"

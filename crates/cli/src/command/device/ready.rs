@@ -10,9 +10,9 @@ use crate::presentation::quoting::Escaped;
 
 /// Check whether all devices of a volume are present
 ///
-/// A block device is registered with the kernel's btrfs, which knows the devices of its volume. For an image, with --scan,
-/// or without btrfs in the kernel, the block devices of the machine and the directories of --scan are searched. Exit code
-/// 0: all devices are present; 1: some are missing.
+/// A block device is registered with the kernel's btrfs, which knows the devices of its volume. For an image, with
+/// --scan, or without btrfs in the kernel, the block devices of the machine and the directories of --scan are searched.
+/// Exit code 0: all devices are present; 1: some are missing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ready {
     /// One of the devices or images

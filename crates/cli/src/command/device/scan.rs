@@ -19,8 +19,8 @@ mod tests;
 
 /// Look for devices with btrfs on them, and register them with the kernel
 ///
-/// The kernel's btrfs mounts a volume of several devices once all are registered. Images are looked at and not registered:
-/// ubtrfs finds the devices of a volume when it is opened, where --device and --scan say.
+/// The kernel's btrfs mounts a volume of several devices once all are registered. Images are looked at and not
+/// registered: ubtrfs finds the devices of a volume when it is opened, where --device and --scan say.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Scan {
     /// Look at these devices or images instead of at all block devices

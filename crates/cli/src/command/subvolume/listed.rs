@@ -245,8 +245,8 @@ impl Subvolumes {
         }
     }
 
-    /// Asks a mount for some subvolumes and those above them. A caller who may not search gets all that can be reached, as
-    /// from [`Subvolumes::ask`].
+    /// Asks a mount for some subvolumes and those above them. A caller who may not search gets all that can be reached,
+    /// as from [`Subvolumes::ask`].
     pub(super) fn ask_some(
         asked: &Asked,
         top: &Path,
@@ -428,8 +428,8 @@ mod tests {
         );
     }
 
-    /// Makes a volume with nested subvolumes and snapshots, and `others` in directories of their own. Returns the ids of the
-    /// one that has both, of the first nested one, and of the last.
+    /// Makes a volume with nested subvolumes and snapshots, and `others` in directories of their own. Returns the ids
+    /// of the one that has both, of the first nested one, and of the last.
     fn make_nested(image: &Path, others: u32) -> [RootId; 3] {
         let volume = Volume::create(image, 256 << 20).unwrap();
         let root = volume.root();

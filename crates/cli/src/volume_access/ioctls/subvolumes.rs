@@ -179,8 +179,8 @@ impl Asked {
         Ok(found)
     }
 
-    /// Searches the UUID tree, which may lack some, for the subvolumes that have this UUID or were received from one that
-    /// has it.
+    /// Searches the UUID tree, which may lack some, for the subvolumes that have this UUID or were received from one
+    /// that has it.
     pub(crate) fn subvolumes_of_uuid(&self, uuid: &Uuid) -> Result<Vec<RootId>, Errno> {
         let (objectid, offset) = uuid.key_halves();
         let mut found = Vec::new();
