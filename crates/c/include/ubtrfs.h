@@ -1521,8 +1521,8 @@ int ubtrfs_receive(const struct ubtrfs_subvolume *subvolume,
                    void *data);
 
 /**
- * Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL. If the progress
- * callback cancels the call, the incomplete subvolume is kept, and is writable.
+ * Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL. If the
+ * progress callback cancels the call, the incomplete subvolume is kept, and is writable.
  */
 int ubtrfs_receive_with(const struct ubtrfs_subvolume *subvolume,
                         const char *dir,
