@@ -226,7 +226,7 @@ impl<'a> Line<'a> {
 /// Writes back the kernel's pages of the mount. Returns false if the server must do it, because the directory of the
 /// mount cannot be opened or is below another mount.
 ///
-/// Errors: the kernel cannot write. `filesystem sync` also reports that data of some file could not be stored before.
+/// Errors: the directory cannot be opened. `filesystem sync` also reports that data of some file could not be stored.
 fn write_back(mount: &Mounted, line: &Line<'_>) -> anyhow::Result<bool> {
     let shown = mount.mountpoint.display();
     let dir = match File::open(&mount.mountpoint) {
@@ -238,13 +238,13 @@ fn write_back(mount: &Mounted, line: &Line<'_>) -> anyhow::Result<bool> {
     if !device.is_ok_and(|device| (major(device), minor(device)) == mount.device) {
         return Ok(false);
     }
-    let mut written = rustix::fs::syncfs(&dir);
-    if written.is_err() && line.names != ["filesystem", "sync"] {
-        // syncfs(2) also fails, once for each descriptor, if data of any file could not be stored before. fsync(2) of
-        // that file reports it.
-        written = rustix::fs::syncfs(&dir);
+    // A mount of FUSE fails syncfs(2) only because data of some file could not be stored, and reports each such loss to
+    // one caller. fsync(2) of the file reports it as well, so that other commands continue.
+    if let Err(error) = rustix::fs::syncfs(&dir)
+        && line.names == ["filesystem", "sync"]
+    {
+        return Err(error).with_context(|| format!("cannot write back the data of '{shown}'"));
     }
-    written.with_context(|| format!("cannot write back the data of '{shown}'"))?;
     Ok(true)
 }
 
