@@ -205,7 +205,8 @@ struct AtTerminal {
 impl AtTerminal {
     fn of(image: &Path) -> Option<AtTerminal> {
         let program = env!("CARGO_BIN_EXE_ubtrfs");
-        let command = format!("{program} shell {}", image.display());
+        // Without `exec`, dash waits in the foreground too, and dies of Ctrl-C.
+        let command = format!("exec {program} shell {}", image.display());
         let child = std::process::Command::new("script")
             .args(["-qefc", &command, "/dev/null"])
             .stdin(Stdio::piped())
@@ -252,7 +253,7 @@ fn ctrl_c_at_a_prompt_drops_the_line_and_no_change() {
     shell.prompts(4);
     shell.types(b"\x04");
     let status = shell.child.wait().unwrap();
-    assert!(status.success());
+    assert!(status.success(), "{status}");
     let listed = succeed(["ls".as_ref(), image.as_os_str()]);
     assert_eq!(String::from_utf8_lossy(&listed), "after\nbefore\n");
 }
