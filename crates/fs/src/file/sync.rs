@@ -6,7 +6,9 @@ use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
 use ubtrfs_device::nonblocking;
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_storage::FileId;
 
 use super::Files;
 use crate::error::{Error, Result};
@@ -36,6 +38,32 @@ impl Files {
     ///
     /// Tries all files, and then returns the first error.
     pub(crate) fn write_back_all(&self) -> Result<()> {
+        let mut unread = Ok(());
+        let lost = self.write_back_all_with(|_, error| keep_first(&mut unread, error));
+        unread.and(lost)
+    }
+
+    /// Writes back like [`Self::write_back_all`], for callers that need the files of `root` (None: all files)
+    /// to have no buffered data.
+    ///
+    /// Data that is lost is no error here, because the next fsync of its file reports it, which may be another
+    /// user's. The error is of a file whose data is still buffered, because its inode cannot be read.
+    pub(crate) fn empty_buffers(&self, root: Option<RootId>) -> Result<()> {
+        let mut unread = Ok(());
+        let lost = self.write_back_all_with(|file, error| {
+            if root.is_none_or(|root| root == file.root) {
+                keep_first(&mut unread, error);
+            }
+        });
+        if let Err(error) = lost {
+            tracing::debug!(%error, "the next fsync of the file reports this");
+        }
+        unread
+    }
+
+    /// Writes all files back. Calls `unread` for each file whose data stays buffered, and returns the first
+    /// loss.
+    fn write_back_all_with(&self, mut unread: impl FnMut(FileId, Error)) -> Result<()> {
         let files: &DirtyFiles = &self.inodes.dirty;
         let mut outcome = Ok(());
         let mut last = None;
@@ -45,7 +73,7 @@ impl Files {
             if last.is_none() {
                 return outcome;
             }
-            outcome = outcome.and(self.write_back_files(&some));
+            outcome = outcome.and(self.write_back_files(&some, &mut unread));
         }
     }
 
@@ -107,6 +135,13 @@ impl Files {
     /// Errors: the file needs a sync, and the thread must not wait.
     pub(super) fn syncs_writes(&self, inode: &Inode) -> Result<bool> {
         must_sync(look_at_inode(&inode.tree, inode.id, |item| item.flags())?)
+    }
+}
+
+/// Stores `error` in `outcome`, unless it has one.
+fn keep_first(outcome: &mut Result<()>, error: Error) {
+    if outcome.is_ok() {
+        *outcome = Err(error);
     }
 }
 

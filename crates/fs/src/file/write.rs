@@ -378,9 +378,9 @@ impl Files {
             if last.is_none() {
                 return;
             }
-            if let Err(error) = self.write_back_files(&some) {
-                tracing::debug!(%error, "write-back for room in the buffer");
-            }
+            let log = |error| tracing::debug!(%error, "write-back for room in the buffer");
+            self.write_back_files(&some, &mut |_, error| log(error))
+                .unwrap_or_else(log);
         }
     }
 }

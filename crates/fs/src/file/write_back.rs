@@ -9,7 +9,8 @@
 //! - WRITEBACK-2: the size in the inode item never passes data that has no extent yet, and moves in the
 //!   transaction that inserts the extents.
 //! - WRITEBACK-3: a write-back that fails drops its data. If the write was acknowledged, the next sync of the
-//!   file reports the error. Otherwise the error is only returned to the caller.
+//!   file reports the error. Otherwise the error is only returned to the caller. Data is kept in the buffer
+//!   only if the inode cannot be read.
 //!
 //! Locks: the extents of each file throughout, in the order of `FileId`. The inode's lock is held only to
 //! take data and to insert items. Space and metadata were reserved when the data was written. A write-back
@@ -25,7 +26,7 @@ use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 use ubtrfs_storage::csum_tree::CsumShape;
-use ubtrfs_storage::{Reservation, TransactionHandle};
+use ubtrfs_storage::{FileId, Reservation, TransactionHandle};
 
 use super::Files;
 use super::change::note_write;
@@ -44,23 +45,31 @@ pub(super) const GROW_SECTORS: u64 = 1;
 impl Files {
     /// Writes the buffered data of a file back.
     pub(crate) fn write_back(&self, inode: &Arc<Inode>) -> Result<()> {
-        self.write_back_files(std::slice::from_ref(inode))
+        let mut unread = Ok(());
+        let lost = self.write_back_files(std::slice::from_ref(inode), &mut |_, error| {
+            unread = Err(error)
+        });
+        unread.and(lost)
     }
 
     /// Writes several files back, given in the order of `FileId`; their data goes to the devices in common
-    /// batches.
-    pub(super) fn write_back_files(&self, inodes: &[Arc<Inode>]) -> Result<()> {
+    /// batches. Calls `unread` for each file whose inode cannot be read; its data stays buffered. Returns the
+    /// first error of a file whose data is lost.
+    pub(super) fn write_back_files(
+        &self,
+        inodes: &[Arc<Inode>],
+        unread: &mut impl FnMut(FileId, Error),
+    ) -> Result<()> {
         nonblocking::check()?;
         let mut guards: Vec<_> = inodes.iter().map(|inode| inode.extents.lock()).collect();
         let mut jobs = Vec::new();
-        let mut outcome = Ok(());
         for (inode, extents) in inodes.iter().zip(&mut guards) {
             match Job::from_buffer(self, inode, extents, None) {
                 Ok(job) => jobs.extend(job),
-                Err(error) => outcome = outcome.and(Err(error)),
+                Err(error) => unread(inode.id, error),
             }
         }
-        outcome.and(self.run_jobs(jobs))
+        self.run_jobs(jobs)
     }
 
     /// Writes back a file whose extents the caller has locked.

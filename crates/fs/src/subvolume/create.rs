@@ -65,8 +65,7 @@ impl Subvolumes {
         // Exclude nocow writes (NOCOW-3): later data must not overwrite extents that the snapshot shares.
         let source = Arc::clone(&of);
         let _nocow = source.nocow_lock.write();
-        // The next fsync of a file reports its loss, which may be another user's.
-        let _ = self.files.write_back_all();
+        self.files.empty_buffers(Some(source.id()))?;
         self.inodes.write_times()?;
         let id =
             self.make_subvolume(dir, name, &NewTree::Snapshot { of, read_only }, reservation)?;

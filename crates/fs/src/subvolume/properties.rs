@@ -35,6 +35,8 @@ impl Subvolumes {
     pub(crate) fn set_read_only(&self, id: RootId, read_only: bool) -> Result<()> {
         if read_only {
             nonblocking::check()?;
+            // If this fails, the subvolume stays writable.
+            self.files.empty_buffers(Some(id))?;
         }
         let reservation = self.inodes.reserve_metadata(EditEstimate::items(1))?;
         let tree = self.roots.subvolume_tree(id)?;
@@ -54,8 +56,8 @@ impl Subvolumes {
             return Err(Error::HeldSubvolume(id));
         }
         if read_only {
-            // The next fsync of a file reports its loss, which may be of another subvolume.
-            let _ = self.files.write_back_all();
+            // Data of writers that were faster than the flag.
+            self.files.empty_buffers(Some(id))?;
             self.inodes.write_times()?;
         }
         Ok(())

@@ -43,7 +43,7 @@ impl Volume {
         let inside = Error::Invalid("place for a group: another operation");
         let group = manager.gate.begin_group().ok_or(inside)?;
         // Data that others buffered shall not count as the group's, and its loss is not the group's either.
-        let _ = self.files.write_back_all();
+        self.files.empty_buffers(None)?;
         if !manager.has_memory_for_group() {
             manager.commit_running().map_err(Error::from)?;
         }

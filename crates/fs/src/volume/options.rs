@@ -161,6 +161,16 @@ impl OpenOptions {
         Self::default()
     }
 
+    /// Takes the memory of the caches of tree blocks and inode items, but for their least.
+    #[cfg(test)]
+    pub(crate) fn without_caches(self) -> Self {
+        OpenOptions {
+            cache_bytes: 0,
+            lookup_bytes: 0,
+            ..self
+        }
+    }
+
     /// Returns the compression of files without a setting of their own.
     pub fn default_compression(&self) -> Compress {
         self.data.compress

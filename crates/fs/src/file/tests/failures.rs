@@ -1,22 +1,25 @@
 //! Failing devices: the calls that report the error, and the state afterwards.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::InodeFlags;
+use ubtrfs_format::item::{InodeFlags, RootItemFlags};
+use ubtrfs_format::node::{Header, ItemHead};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
+use zerocopy::FromBytes;
 
 use super::fixture::{MIB, assert_sound, new_device, options};
 use super::refused::take_all_but;
 use crate::file::Fallocate;
 use crate::file::write::WriteTarget;
-use crate::inode::DelallocReservation;
+use crate::inode::{DelallocReservation, inode_key};
 use crate::namespace::NewInode;
-use crate::{Error, FileId, OpenFile, RenameMode, Volume};
+use crate::{Error, FileId, OpenFile, OpenOptions, RenameMode, Volume};
 
 struct Broken {
     inner: Arc<ubtrfs_device::MemDevice>,
@@ -25,11 +28,15 @@ struct Broken {
 }
 
 fn broken() -> Broken {
+    broken_with(&options())
+}
+
+fn broken_with(options: &OpenOptions) -> Broken {
     let inner = new_device(&MkfsOptions::default(), 512 * MIB);
     let device = Arc::new(FaultDevice::new(inner.clone()));
     let shared: Arc<dyn BlockDevice> = device.clone();
     let devices = vec![(PathBuf::from("memory"), shared)];
-    let volume = Volume::from_devices(devices, &options()).unwrap();
+    let volume = Volume::from_devices(devices, options).unwrap();
     Broken {
         inner,
         device,
@@ -208,6 +215,75 @@ fn operations_on_subvolumes_do_not_report_the_loss_of_a_file() {
     volume.group(|| Ok::<(), Error>(())).unwrap();
     reports(id);
     assert_sound(&broken.inner);
+}
+
+/// Data stays buffered if its inode cannot be read. A snapshot without it would be incomplete, and a read-only
+/// subvolume would still change.
+#[test]
+fn operations_on_subvolumes_fail_while_data_of_theirs_stays_buffered() {
+    let broken = broken_with(&options().without_caches());
+    let volume = &broken.volume;
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let root = NewInode::directory(0o755);
+    let source = volume.create_subvolume(top, b"source", &root).unwrap();
+    // With this number of files the leaf of one is not the root of the tree, and others replace it in the cache.
+    let dir = volume.root_dir(source).unwrap();
+    let new = NewInode::file(0o644);
+    let ids: Vec<FileId> = (0..600)
+        .map(|number| {
+            volume
+                .create(dir, format!("{number}").as_bytes(), &new)
+                .unwrap()
+        })
+        .collect();
+    let id = ids[200];
+    volume.sync().unwrap();
+    volume.write(id, 0, &[7; 8192]).unwrap();
+    // The times of the write are committed, and its data stays buffered.
+    volume
+        .inodes
+        .transactions()
+        .unwrap()
+        .commit_running()
+        .unwrap();
+    ids.iter().filter(|other| **other != id).for_each(|other| {
+        volume.attr(*other).unwrap();
+    });
+    for leaf in broken.leaves_with(id) {
+        broken.device.add(Fault::ReadRange { range: leaf });
+    }
+    assert!(volume.snapshot(source, top, b"fails", false).is_err());
+    assert!(volume.set_read_only(source, true).is_err());
+    let info = volume.subvolume_info(source).unwrap().unwrap();
+    assert!(!info.item.flags().contains(RootItemFlags::RDONLY));
+    assert!(volume.group(|| Ok::<(), Error>(())).is_err());
+    broken.device.heal();
+    let made = volume.snapshot(source, top, b"made", false).unwrap();
+    let copy = FileId { root: made, ..id };
+    assert_eq!(broken.read(copy), [7; 8192]);
+    assert_sound(&broken.inner);
+}
+
+impl Broken {
+    /// Returns the blocks on the device that are leaves with the inode of a file, of its tree.
+    fn leaves_with(&self, id: FileId) -> Vec<Range<u64>> {
+        const NODESIZE: u64 = 16 << 10;
+        let mut block = vec![0; NODESIZE as usize];
+        let mut found = Vec::new();
+        for start in (0..512 * MIB).step_by(NODESIZE as usize) {
+            self.inner.read_at(&mut block, start).unwrap();
+            let (header, items) = Header::ref_from_prefix(&block).unwrap();
+            if header.owner.get() != id.root.0 || header.level != 0 {
+                continue;
+            }
+            let count = header.nritems.get() as usize;
+            let (items, _) = <[ItemHead]>::ref_from_prefix_with_elems(items, count).unwrap();
+            if items.iter().any(|item| item.key.get() == inode_key(id.ino)) {
+                found.push(start..start + NODESIZE);
+            }
+        }
+        found
+    }
 }
 
 /// WRITER-2
