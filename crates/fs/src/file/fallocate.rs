@@ -228,11 +228,11 @@ impl Files {
         for _ in 0..BEGIN_TRIES {
             let data_bytes = self.bytes_to_reserve(inode, mode, range)?;
             let small_bytes = self.small_bytes(inode, mode, range, is_whole_hole)?;
-            let dirty_ranges = self.inodes.transactions()?.space.piece_of_data();
-            let dirty_ranges = dirty_ranges.map_or(0, |piece| data_bytes / piece.max(sectorsize));
+            let piece_bytes = self.inodes.transactions()?.space.average_free_run_bytes();
+            let extra_extents = piece_bytes.map_or(0, |piece| data_bytes / piece.max(sectorsize));
             let met = self.extents_in(inode, touched.clone(), STEP)?;
             // New extents may appear before, behind and between the existing ones.
-            let met = (2 * met + 1).saturating_add(dirty_ranges as usize);
+            let met = (2 * met + 1).saturating_add(extra_extents as usize);
             let (edges, steps) = self.reserve_steps(mode, small_bytes, met)?;
             let space = match self
                 .inodes

@@ -115,23 +115,23 @@ impl Stored {
 
 /// Splits `stored` into batches that change at most `most` items each, as far as the extents can be cut.
 /// `extent_edit` holds the extents that they replace.
-fn parts(
+fn batches(
     stored: &[Stored],
     extent_edit: &ExtentEdit,
     shape: CsumShape,
     most: u64,
 ) -> Vec<Vec<Stored>> {
-    let mut dirty_ranges: Vec<Stored> = stored.to_vec();
+    let mut pieces: Vec<Stored> = stored.to_vec();
     // Sorted in descending order, so that `pop` takes the piece with the lowest offset.
-    dirty_ranges.sort_by_key(|piece| std::cmp::Reverse(piece.range().start));
-    let mut parts = Vec::new();
-    let mut part = Vec::new();
+    pieces.sort_by_key(|piece| std::cmp::Reverse(piece.range().start));
+    let mut batches = Vec::new();
+    let mut batch = Vec::new();
     let mut left = most;
-    while let Some(piece) = dirty_ranges.pop() {
+    while let Some(piece) = pieces.pop() {
         let (own, items) = (piece.own_items(shape), piece.items(extent_edit, shape));
         // Start a new batch unless the piece fits, or can at least be cut after one replaced extent.
-        if left < items.min(own + REPLACED_ITEMS) && !part.is_empty() {
-            parts.push(std::mem::take(&mut part));
+        if left < items.min(own + REPLACED_ITEMS) && !batch.is_empty() {
+            batches.push(std::mem::take(&mut batch));
             left = most;
         }
         let range = piece.range();
@@ -151,28 +151,28 @@ fn parts(
             .and_then(|at| piece.cut(at));
         match cut {
             Some((front, rest)) => {
-                part.push(front);
-                dirty_ranges.push(rest);
+                batch.push(front);
+                pieces.push(rest);
                 // The batch is full: the rest opens the next one.
                 left = 0;
             }
             None => {
                 left = left.saturating_sub(items);
-                part.push(piece);
+                batch.push(piece);
             }
         }
     }
-    if !part.is_empty() {
-        parts.push(part);
+    if !batch.is_empty() {
+        batches.push(batch);
     }
-    parts
+    batches
 }
 
 /// How the items of a stored group enter.
 pub(super) enum EntryMode<'v> {
     AtOnce(Reservation<'v>),
     /// In batches of at most this many items. Batches get smaller if other operations use up the space.
-    InParts(u64),
+    InBatches(u64),
 }
 
 impl Files {
@@ -206,12 +206,12 @@ impl Files {
         if let Some(reservation) = self.reserve_items(more)? {
             return Ok(EntryMode::AtOnce(reservation));
         }
-        Ok(EntryMode::InParts(self.items_of_parts(items)?))
+        Ok(EntryMode::InBatches(self.items_of_batches(items)?))
     }
 
     /// Returns the largest batch, up to `items`, that memory and metadata space allow now. It is never below
     /// `LEAST_ITEMS`.
-    fn items_of_parts(&self, items: u64) -> Result<u64> {
+    fn items_of_batches(&self, items: u64) -> Result<u64> {
         let manager = self.inodes.transactions()?;
         let fits = |items: u64| {
             let cost = cost_of(items);
@@ -246,36 +246,42 @@ impl Files {
     ) -> Result<()> {
         let shape = CsumShape::of(&self.roots.superblock());
         let (mut most, mut size) = (most, group.size.start);
-        let mut left = VecDeque::from(parts(stored, &group.extent_edit, shape, most));
-        while let Some(dirty_ranges) = left.front() {
+        let mut left = VecDeque::from(batches(stored, &group.extent_edit, shape, most));
+        while let Some(batch) = left.front() {
             let is_last = left.len() == 1;
-            let end = dirty_ranges.last().map_or(0, |piece| piece.range().end);
+            let end = batch.last().map_or(0, |piece| piece.range().end);
             // The size moves only up to the end of this batch, whose extents exist by then (WRITEBACK-2).
             let after = if is_last {
                 group.size.end
             } else {
                 size.max(end.min(group.size.end))
             };
-            let entered = match self.reserve_part(most) {
+            let entered = match self.reserve_batch(most) {
                 Ok(None) => {
                     // Others took the space since: split all remaining pieces again, into smaller batches.
-                    most = self.items_of_parts(most / 2)?;
-                    let dirty_ranges: Vec<Stored> = left.into_iter().flatten().collect();
-                    left = parts(&dirty_ranges, &group.extent_edit, shape, most).into();
+                    most = self.items_of_batches(most / 2)?;
+                    let pieces: Vec<Stored> = left.into_iter().flatten().collect();
+                    left = batches(&pieces, &group.extent_edit, shape, most).into();
                     continue;
                 }
                 Ok(Some(reservation)) => {
-                    let ranges = dirty_ranges.iter().map(Stored::range).collect();
+                    let ranges = batch.iter().map(Stored::range).collect();
                     // Reload: the batch before has changed the extents.
                     let extent_edit = file.load_ranges(self, ranges, size..after);
                     extent_edit.and_then(|extent_edit| {
-                        let mut part = Group {
+                        let mut group_of_batch = Group {
                             runs: Vec::new(),
                             extent_edit,
                             size: size..after,
                             ends: group.ends && is_last,
                         };
-                        self.enter_group(file, &mut part, dirty_ranges, incompressible, reservation)
+                        self.enter_group(
+                            file,
+                            &mut group_of_batch,
+                            batch,
+                            incompressible,
+                            reservation,
+                        )
                     })
                 }
                 Err(error) => Err(error),
@@ -297,7 +303,7 @@ impl Files {
     ///
     /// Errors: no space. Inserting without a reservation could fail the commit, and with it the changes of
     /// all other operations.
-    fn reserve_part(&self, items: u64) -> Result<Option<Reservation<'_>>> {
+    fn reserve_batch(&self, items: u64) -> Result<Option<Reservation<'_>>> {
         if let Some(reservation) = self.reserve_items(items)? {
             return Ok(Some(reservation));
         }

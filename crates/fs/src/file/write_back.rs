@@ -148,28 +148,27 @@ impl Files {
         &self,
         file: &TakenData<'_>,
         plan: StoragePlan<'_>,
-        stored: StoredFile<'_>,
+        stored_file: StoredFile<'_>,
     ) -> Result<()> {
-        let mut groups = plan.groups.into_iter().zip(&stored.groups).enumerate();
-        let mut reserved = stored.delalloc.items();
-        let entered = groups.try_for_each(|(index, (mut group, dirty_ranges))| {
+        let mut groups = plan.groups.into_iter().zip(&stored_file.groups).enumerate();
+        let mut reserved = stored_file.delalloc.items();
+        let entered = groups.try_for_each(|(index, (mut group, stored))| {
             if index > 0 {
                 // The previous group may have cut an extent that this one replaces too.
                 let loaded = file.load(self, &group.runs, group.size.clone());
                 group.extent_edit = loaded.map_err(|error| (index, error))?;
             }
-            let entry = self.entry_of(&group, dirty_ranges, &mut reserved);
-            let is_hard = stored.incompressible;
+            let entry = self.entry_of(&group, stored, &mut reserved);
+            let is_hard = stored_file.incompressible;
             match entry.map_err(|error| (index, error))? {
-                EntryMode::InParts(most) => {
-                    let entered = self.insert_in_batches(file, &group, dirty_ranges, most, is_hard);
+                EntryMode::InBatches(most) => {
+                    let entered = self.insert_in_batches(file, &group, stored, most, is_hard);
                     // A failed batch insertion has released its own extents already, so only the later groups
                     // remain.
                     entered.map_err(|error| (index + 1, error))
                 }
                 EntryMode::AtOnce(reservation) => {
-                    let entered =
-                        self.enter_group(file, &mut group, dirty_ranges, is_hard, reservation);
+                    let entered = self.enter_group(file, &mut group, stored, is_hard, reservation);
                     entered.map_err(|error| (index, error))
                 }
             }
@@ -177,7 +176,7 @@ impl Files {
         let Err((index, error)) = entered else {
             return Ok(());
         };
-        self.give_back(stored.groups[index..].iter().flatten())?;
+        self.give_back(stored_file.groups[index..].iter().flatten())?;
         match error {
             // The file was deleted concurrently.
             Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => Ok(()),

@@ -65,10 +65,7 @@ impl WriteBuffer {
 
     /// Returns the size of a file with `item_size` in its item (BUFFER-2).
     pub(crate) fn size_over(&self, item_size: u64) -> u64 {
-        let in_flight = self
-            .in_flight
-            .as_ref()
-            .and_then(|dirty_ranges| dirty_ranges.end());
+        let in_flight = self.in_flight.as_ref().and_then(|ranges| ranges.end());
         let end = self.dirty.end().max(in_flight).unwrap_or(0);
         self.size_on_disk(item_size).max(end)
     }
@@ -180,8 +177,8 @@ impl WriteBuffer {
     fn recount(&mut self, sectors: Range<u64>, sectorsize: u64) {
         let count = self.count.get_mut();
         count.remove(sectors.clone());
-        for dirty_ranges in [Some(&self.dirty), self.in_flight.as_deref()] {
-            let pieces = dirty_ranges.into_iter();
+        for ranges in [Some(&self.dirty), self.in_flight.as_deref()] {
+            let pieces = ranges.into_iter();
             for (start, piece) in pieces.flat_map(|all| all.overlapping(sectors.clone())) {
                 let piece = sectors_of(start..start + piece.len() as u64, sectorsize);
                 count.add(piece.start.max(sectors.start)..piece.end.min(sectors.end));
@@ -247,8 +244,7 @@ impl WriteBuffer {
     pub(crate) fn touches(&self, range: Range<u64>) -> bool {
         let in_flight = self.in_flight.as_ref();
         self.dirty.overlapping(range.clone()).next().is_some()
-            || in_flight
-                .is_some_and(|dirty_ranges| dirty_ranges.overlapping(range).next().is_some())
+            || in_flight.is_some_and(|ranges| ranges.overlapping(range).next().is_some())
     }
 
     /// Returns the buffered sectors that overlap `range`, ascending and apart. They may reach beyond it.
@@ -290,8 +286,8 @@ impl WriteBuffer {
 
     /// Returns the first buffered byte at or above `offset`.
     pub(crate) fn next_data(&self, offset: u64) -> Option<u64> {
-        let first = |dirty_ranges: &DirtyRanges| {
-            let next = dirty_ranges.overlapping(offset..u64::MAX).next();
+        let first = |ranges: &DirtyRanges| {
+            let next = ranges.overlapping(offset..u64::MAX).next();
             next.map(|(start, _)| start.max(offset))
         };
         let in_flight = self.in_flight.as_deref().and_then(first);
@@ -305,8 +301,8 @@ impl WriteBuffer {
     pub(crate) fn next_gap(&self, offset: u64) -> u64 {
         let mut at = offset;
         loop {
-            let end = |dirty_ranges: &DirtyRanges| {
-                let piece = dirty_ranges.overlapping(at..at + 1).next();
+            let end = |ranges: &DirtyRanges| {
+                let piece = ranges.overlapping(at..at + 1).next();
                 piece.map(|(start, piece)| start + piece.len() as u64)
             };
             let in_flight = self.in_flight.as_deref().and_then(end);

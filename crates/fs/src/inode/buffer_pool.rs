@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::dirty_ranges::WINDOW_BYTES;
 
-// Counts the buffered bytes of a volume, and recycles the memory of full windows.
+/// Counts the buffered bytes of a volume, and recycles the memory of full windows.
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     buffered_bytes: AtomicU64,
@@ -22,7 +22,7 @@ pub(crate) struct BufferPool {
 
 #[derive(Debug, Default)]
 struct Free {
-    buffer_pool: Vec<Vec<u8>>,
+    windows: Vec<Vec<u8>>,
     /// The smallest number of free windows since the last `trim`.
     idle: usize,
 }
@@ -51,22 +51,23 @@ impl BufferPool {
     pub(crate) fn take(&self) -> Vec<u8> {
         let free = {
             let mut free = self.free.lock();
-            let taken = free.buffer_pool.pop();
-            free.idle = free.idle.min(free.buffer_pool.len());
+            let taken = free.windows.pop();
+            free.idle = free.idle.min(free.windows.len());
             taken
         };
         free.unwrap_or_else(|| Vec::with_capacity(WINDOW_BYTES as usize))
     }
 
-    pub(crate) fn give_back(&self, dirty_ranges: impl Iterator<Item = Vec<u8>>) {
-        for mut piece in dirty_ranges {
-            if piece.capacity() != WINDOW_BYTES as usize {
+    /// Recycles the buffers that have room for a whole window, up to the limit of kept windows.
+    pub(crate) fn release(&self, buffers: impl Iterator<Item = Vec<u8>>) {
+        for mut buffer in buffers {
+            if buffer.capacity() != WINDOW_BYTES as usize {
                 continue;
             }
-            piece.clear();
+            buffer.clear();
             let mut free = self.free.lock();
-            if free.buffer_pool.len() < self.most {
-                free.buffer_pool.push(piece);
+            if free.windows.len() < self.most {
+                free.windows.push(buffer);
             }
         }
     }
@@ -75,9 +76,9 @@ impl BufferPool {
     pub(crate) fn trim(&self) {
         let idle = {
             let mut free = self.free.lock();
-            let left = free.buffer_pool.len() - free.idle;
+            let left = free.windows.len() - free.idle;
             free.idle = left;
-            free.buffer_pool.split_off(left)
+            free.windows.split_off(left)
         };
         drop(idle);
     }
@@ -88,19 +89,19 @@ mod tests {
     use super::*;
 
     fn count(buffer_pool: &BufferPool) -> usize {
-        buffer_pool.free.lock().buffer_pool.len()
+        buffer_pool.free.lock().windows.len()
     }
 
     #[test]
     fn windows_stay_up_to_the_budget_while_they_are_used() {
         let buffer_pool = BufferPool::new(3 * WINDOW_BYTES);
         let taken: Vec<_> = (0..5).map(|_| buffer_pool.take()).collect();
-        buffer_pool.give_back(taken.into_iter());
+        buffer_pool.release(taken.into_iter());
         assert_eq!(count(&buffer_pool), 3);
         buffer_pool.trim();
         for _ in 0..3 {
             let taken = [buffer_pool.take(), buffer_pool.take()];
-            buffer_pool.give_back(taken.into_iter());
+            buffer_pool.release(taken.into_iter());
             buffer_pool.trim();
             assert_eq!(count(&buffer_pool), 2);
         }

@@ -300,9 +300,9 @@ impl Inodes {
         };
         let sectorsize = self.roots.sectorsize();
         let extents = data_bytes.div_ceil(extent_bytes);
-        let dirty_ranges = match self.transactions() {
+        let extra_pieces = match self.transactions() {
             Ok(manager) if data_bytes > FEW_SECTORS * sectorsize => {
-                let piece = manager.space.piece_of_data();
+                let piece = manager.space.average_free_run_bytes();
                 piece.map_or(0, |piece| data_bytes / piece.max(sectorsize))
             }
             _ => 0,
@@ -312,7 +312,7 @@ impl Inodes {
         let csums = EditEstimate::items(more_csum_items).in_leaves(0);
         cost_of_extents(extents)
             .and(csums)
-            .bytes(sums * self.roots.csum_bytes() + dirty_ranges * PIECE_BYTES)
+            .bytes(sums * self.roots.csum_bytes() + extra_pieces * PIECE_BYTES)
     }
 }
 

@@ -43,7 +43,7 @@ impl Drop for DirtyRanges {
     fn drop(&mut self) {
         self.charge(0);
         if let Some(buffer_pool) = &self.buffer_pool {
-            buffer_pool.give_back(std::mem::take(&mut self.by_start).into_values());
+            buffer_pool.release(std::mem::take(&mut self.by_start).into_values());
         }
     }
 }

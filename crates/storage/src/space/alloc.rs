@@ -179,7 +179,7 @@ impl Space {
     }
 
     /// Returns the average length of the free runs for data, or None while new chunks can be allocated.
-    pub fn piece_of_data(&self) -> Option<u64> {
+    pub fn average_free_run_bytes(&self) -> Option<u64> {
         if self.info(BlockGroupType::Data).unallocated_bytes() > 0 {
             return None;
         }
@@ -234,7 +234,7 @@ impl Space {
                 return Ok(found);
             }
             // Accept fragments if they are preferred, or if even a new chunk has not helped.
-            if (grown.is_some() || self.likes_pieces(kind))
+            if (grown.is_some() || self.prefers_fragments(kind))
                 && let Some(found) = self.search_groups(flags, wanted, take)
             {
                 return Ok(found);
@@ -271,7 +271,7 @@ impl Space {
     ///
     /// This applies to metadata while a quarter of it is free, and always to the chunk tree. The superblock has room
     /// for only a few system chunks.
-    fn likes_pieces(&self, kind: BlockGroupType) -> bool {
+    fn prefers_fragments(&self, kind: BlockGroupType) -> bool {
         let info = self.info(kind);
         match kind {
             BlockGroupType::System => true,

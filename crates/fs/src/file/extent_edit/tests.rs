@@ -76,12 +76,12 @@ fn compressed_extents_keep_their_sizes_when_they_are_cut() {
     };
     let mut extent_edit = extent_edit(&[(0, Extent::Disk(compressed.clone()))]);
     extent_edit.clear(sectors(4..5)).unwrap();
-    let dirty_ranges: Vec<_> = extent_edit
+    let extents: Vec<_> = extent_edit
         .extents()
         .map(|(_, extent)| extent.clone())
         .collect();
-    let [Extent::Disk(head), Extent::Disk(tail)] = &dirty_ranges[..] else {
-        panic!("{dirty_ranges:?}");
+    let [Extent::Disk(head), Extent::Disk(tail)] = &extents[..] else {
+        panic!("{extents:?}");
     };
     for piece in [head, tail] {
         assert_eq!(

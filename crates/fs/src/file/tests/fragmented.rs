@@ -183,10 +183,10 @@ fn parts_that_find_no_room_are_cut_into_smaller_ones() {
     let stored = store.finish().pop().unwrap().unwrap();
     let before = volume.writer_stats().unwrap().commits;
     // As if other operations had taken nearly all room.
-    let dirty_ranges = &stored.groups[0];
+    let group = &stored.groups[0];
     volume
         .files
-        .insert_in_batches(&taken, &plan.groups[0], dirty_ranges, 1 << 30, false)
+        .insert_in_batches(&taken, &plan.groups[0], group, 1 << 30, false)
         .unwrap();
     assert!(volume.writer_stats().unwrap().commits - before >= 4);
     drop(stored);
