@@ -34,7 +34,7 @@ pub use ubtrfs_storage::discard::{
 };
 pub use ubtrfs_storage::roots::{BlockGroupRecord, Rescue, SubvolumePlace, Tree};
 pub use ubtrfs_storage::{
-    CommitPhases, ExtentUser, FileId, Lifetime, RootsOfBlocks, Unlogged, Waits, WriterStats,
+    CommitPhases, ExtentUser, FileId, FullCommitReason, Lifetime, RootsOfBlocks, Waits, WriterStats,
 };
 pub use ubtrfs_tree::{BuildError, Comparison, Difference, StoreStats, TreeError};
 pub use volume::{ClearedLog, LEAST_MEMORY_BYTES, OpenFile, OpenOptions, StatFs, Volume};

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::key::KeyType;
-use ubtrfs_storage::{IdHasher, LogOutcome, LogSession, Unlogged};
+use ubtrfs_storage::{FullCommitReason, IdHasher, LogOutcome, LogSession};
 
 use super::sync_queue::SyncQueue;
 use crate::error::{Error, Result};
@@ -179,26 +179,26 @@ impl TreeLog {
         for requests in subvolumes.values() {
             match self.enter(logged, &mut session, requests) {
                 Ok(()) => {}
-                Err(Stop::Unlogged(reason)) => {
+                Err(Stop::FullCommit(reason)) => {
                     tracing::debug!(?reason, "a commit in place of a log");
                     return Ok(session.commit_instead(reason)?);
                 }
                 Err(Stop::Failed(error)) => {
                     tracing::warn!(%error, "nothing could be logged: a commit takes its place");
-                    return Ok(session.commit_instead(Unlogged::Failed)?);
+                    return Ok(session.commit_instead(FullCommitReason::Failed)?);
                 }
             }
         }
         let reason = match session.write() {
             Ok(LogOutcome::Written) => return Ok(()),
-            Ok(LogOutcome::NoRoom) => Unlogged::NoRoom,
-            Ok(LogOutcome::Incomplete) => Unlogged::Failed,
+            Ok(LogOutcome::NoRoom) => FullCommitReason::NoRoom,
+            Ok(LogOutcome::Incomplete) => FullCommitReason::Failed,
             Err(error) if self.inodes.transactions()?.abort_reason().is_some() => {
                 return Err(error.into());
             }
             Err(error) => {
                 tracing::warn!(%error, "the log could not be written: a commit takes its place");
-                Unlogged::Failed
+                FullCommitReason::Failed
             }
         };
         Ok(session.commit_instead(reason)?)
@@ -228,7 +228,7 @@ impl TreeLog {
             // discarded result.
             let _ = self.gather(known, session, requests);
         }
-        Err(Stop::Unlogged(Unlogged::Cold))
+        Err(Stop::FullCommit(FullCommitReason::Cold))
     }
 
     fn gather(
@@ -239,11 +239,11 @@ impl TreeLog {
     ) -> std::result::Result<Gathered, Stop> {
         let manager = self.inodes.transactions()?;
         if manager.space.has_new_groups(manager.committed()) {
-            return Err(Stop::Unlogged(Unlogged::NewChunk));
+            return Err(Stop::FullCommit(FullCommitReason::NewChunk));
         }
         let tree = &requests[0].inode.tree;
         if tree.is_deleted() {
-            return Err(Stop::Unlogged(Unlogged::Deleted));
+            return Err(Stop::FullCommit(FullCommitReason::Deleted));
         }
         Gather::new(&self.inodes, tree, known, session).run(requests)
     }
@@ -262,7 +262,7 @@ impl FileSync for TreeLog {
 /// The reason why a sync is not logged.
 #[derive(Debug)]
 enum Stop {
-    Unlogged(Unlogged),
+    FullCommit(FullCommitReason),
     Failed(Error),
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::block_group_flags::Profile;
-use ubtrfs_fs::Unlogged;
+use ubtrfs_fs::FullCommitReason;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::fault::{Counts, Fault, FaultDevice};
 use ubtrfs_sim::kernel::or_skip;
@@ -122,7 +122,8 @@ fn logs_without_room_lose_nothing_that_was_synced() {
             }
             let is_refused = !refuses_log_block();
             refuse_log_block(None);
-            let no_room = run.volume.writer_stats().unwrap().unlogged[Unlogged::NoRoom as usize];
+            let no_room =
+                run.volume.writer_stats().unwrap().full_commits[FullCommitReason::NoRoom as usize];
             assert_eq!(no_room, u64::from(is_refused), "{what}");
             let cut = run.cut().unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
             if !is_refused {

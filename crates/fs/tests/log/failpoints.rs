@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_device::{BlockDevice, DeviceError, MemDevice};
-use ubtrfs_fs::{Error, Unlogged};
+use ubtrfs_fs::{Error, FullCommitReason};
 use ubtrfs_sim::{Rng, seed};
 use ubtrfs_storage::testing::{Failpoint, at_failpoints};
 
@@ -132,7 +132,11 @@ fn fails_at(base: &[MemDevice], steps: &[Step], nth: usize, point: Failpoint) {
     let again = run.volume.sync();
     if is_committed_instead(point) {
         assert_eq!(refused, 0, "{what}");
-        assert_eq!(stats.unlogged[Unlogged::Failed as usize], 1, "{what}");
+        assert_eq!(
+            stats.full_commits[FullCommitReason::Failed as usize],
+            1,
+            "{what}"
+        );
         assert!(again.is_ok(), "{what}");
     } else {
         assert!(refused > 0, "the caller gets the error: {what}");

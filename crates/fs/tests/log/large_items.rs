@@ -7,7 +7,7 @@ use ubtrfs_check::{CheckOptions, Report, check_devices};
 use ubtrfs_device::{BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::KeyType;
-use ubtrfs_fs::{FileId, NewInode, Unlogged, Volume, XattrMode};
+use ubtrfs_fs::{FileId, FullCommitReason, NewInode, Volume, XattrMode};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::record::save_image;
@@ -44,7 +44,10 @@ fn set(volume: &Volume, file: FileId, bytes: usize) {
 /// Returns the number of logs, and of commits in place of a log with a large item.
 fn logs(volume: &Volume) -> (u64, u64) {
     let stats = volume.writer_stats().unwrap();
-    (stats.logs, stats.unlogged[Unlogged::LargeItem as usize])
+    (
+        stats.logs,
+        stats.full_commits[FullCommitReason::LargeItem as usize],
+    )
 }
 
 fn has_log(device: &dyn BlockDevice) -> bool {

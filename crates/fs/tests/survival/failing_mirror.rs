@@ -8,7 +8,7 @@ use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::ids::{DevId, RootId};
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
-use ubtrfs_fs::{FileId, NewInode, OpenOptions, Unlogged, Volume};
+use ubtrfs_fs::{FileId, FullCommitReason, NewInode, OpenOptions, Volume};
 use ubtrfs_sim::fault::{Fault, FaultDevice};
 use ubtrfs_storage::testing::{Failpoint, at_failpoints};
 
@@ -183,7 +183,7 @@ fn no_log_is_written_whose_blocks_a_tolerated_flush_may_have_lost() {
     volume.fsync(file).unwrap();
     drop(hooked);
     let stats = volume.writer_stats().unwrap();
-    assert_eq!(stats.unlogged[Unlogged::Failed as usize], 1);
+    assert_eq!(stats.full_commits[FullCommitReason::Failed as usize], 1);
     assert_eq!(stats.logs, 0);
 }
 

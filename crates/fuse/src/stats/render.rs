@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use ubtrfs_fs::{Unlogged, Waits, WriterStats};
+use ubtrfs_fs::{FullCommitReason, Waits, WriterStats};
 
 use super::report::{Report, phases};
 
@@ -101,7 +101,7 @@ impl Report {
                 writer.logs,
                 shown_bytes(writer.log_bytes)
             )?;
-            for (reason, count) in unlogged(writer).filter(|(_, count)| *count > 0) {
+            for (reason, count) in full_commits(writer).filter(|(_, count)| *count > 0) {
                 writeln!(out, "  commits instead: {count}, {reason}")?;
             }
             writeln!(out, "Flushes alone:    {}", writer.data_flushes)?;
@@ -171,7 +171,7 @@ impl Report {
                 "logs": writer.logs,
                 "data_flushes": writer.data_flushes,
                 "log_bytes": writer.log_bytes,
-                "unlogged": unlogged(&writer)
+                "unlogged": full_commits(&writer)
                     .map(|(reason, count)| (reason.to_owned(), count.into()))
                     .collect::<Map<String, Value>>(),
             })
@@ -381,7 +381,7 @@ impl Report {
                 (
                     "unlogged_total",
                     "Commits for fsync in place of logs.",
-                    writer.unlogged.iter().sum::<u64>() as f64,
+                    writer.full_commits.iter().sum::<u64>() as f64,
                 ),
             ]);
         }
@@ -390,9 +390,9 @@ impl Report {
 }
 
 /// Returns the number of commits in place of logs, by reason.
-fn unlogged(writer: &WriterStats) -> impl Iterator<Item = (&'static str, u64)> {
-    let reasons = Unlogged::ALL.map(Unlogged::name);
-    reasons.into_iter().zip(writer.unlogged)
+fn full_commits(writer: &WriterStats) -> impl Iterator<Item = (&'static str, u64)> {
+    let reasons = FullCommitReason::ALL.map(FullCommitReason::name);
+    reasons.into_iter().zip(writer.full_commits)
 }
 
 /// Escapes a text for the value of a label.

@@ -42,8 +42,8 @@ use zerocopy::IntoBytes;
 
 use super::commit::write_blocks;
 use super::failpoint::{Failpoint, reach};
+use super::full_commit_reason::FullCommitReason;
 use super::manager::TransactionManager;
-use super::stats::Unlogged;
 use crate::error::{Error, Result};
 use crate::roots::{Roots, Tree};
 use crate::space::Space;
@@ -214,8 +214,8 @@ impl LogSession<'_> {
     }
 
     /// Commits instead of writing the log.
-    pub fn commit_instead(self, reason: Unlogged) -> Result<()> {
-        let count = &self.manager.counters.unlogged[reason as usize];
+    pub fn commit_instead(self, reason: FullCommitReason) -> Result<()> {
+        let count = &self.manager.counters.full_commits[reason as usize];
         count.fetch_add(1, Ordering::Relaxed);
         // The commit locks the state itself. `committing` stays locked.
         drop(self.state);

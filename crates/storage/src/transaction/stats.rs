@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::full_commit_reason::FullCommitReason;
 use super::waits::{WaitCounter, Waiting, Waits};
 
 /// Counts since the volume was opened.
@@ -23,7 +24,7 @@ pub struct WriterStats {
     /// Flushes of data written in place, without a log or a commit.
     pub data_flushes: u64,
     /// Commits instead of logs, by reason.
-    pub unlogged: [u64; Unlogged::ALL.len()],
+    pub full_commits: [u64; FullCommitReason::ALL.len()],
     /// Bytes of log blocks written; each block counts once.
     pub log_bytes: u64,
     /// Bytes of data written; copies do not count.
@@ -31,62 +32,6 @@ pub struct WriterStats {
     /// Bytes written to devices: data and tree blocks in all copies, superblocks, zeros in holes of images.
     pub device_bytes: u64,
     pub phases: CommitPhases,
-}
-
-/// A reason for a full commit instead of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unlogged {
-    /// There are new chunks, which may contain neither a log nor its data.
-    NewChunk,
-    /// The chunks recorded by the last commit have no room for it.
-    NoRoom,
-    /// The subvolume has been deleted.
-    Deleted,
-    /// A name was lost in a directory that no longer exists.
-    LostDirectory,
-    /// A name refers to a subvolume, or did so.
-    Subvolume,
-    /// So large a number of inodes would be logged that a commit is cheaper.
-    TooMany,
-    /// An item cannot be replayed, or lacks its checksums.
-    Item,
-    /// An item is so large that Linux could crash during the replay.
-    LargeItem,
-    /// The data that it needs was not in memory for long enough.
-    Cold,
-    /// A read or write failed.
-    Failed,
-}
-
-impl Unlogged {
-    pub const ALL: [Unlogged; 10] = [
-        Unlogged::NewChunk,
-        Unlogged::NoRoom,
-        Unlogged::Deleted,
-        Unlogged::LostDirectory,
-        Unlogged::Subvolume,
-        Unlogged::TooMany,
-        Unlogged::Item,
-        Unlogged::LargeItem,
-        Unlogged::Cold,
-        Unlogged::Failed,
-    ];
-
-    /// Returns the name of the reason in statistics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unlogged::NewChunk => "new_chunk",
-            Unlogged::NoRoom => "no_room",
-            Unlogged::Deleted => "deleted_subvolume",
-            Unlogged::LostDirectory => "lost_directory",
-            Unlogged::Subvolume => "subvolume",
-            Unlogged::TooMany => "too_many",
-            Unlogged::Item => "item",
-            Unlogged::LargeItem => "large_item",
-            Unlogged::Cold => "cold",
-            Unlogged::Failed => "failed",
-        }
-    }
 }
 
 /// The total duration of each phase over all commits.
@@ -128,7 +73,7 @@ pub struct Counters {
     pub(super) node_bytes: AtomicU64,
     pub(super) logs: AtomicU64,
     pub(super) data_flushes: AtomicU64,
-    pub(super) unlogged: [AtomicU64; Unlogged::ALL.len()],
+    pub(super) full_commits: [AtomicU64; FullCommitReason::ALL.len()],
     pub(super) log_bytes: AtomicU64,
     pub(crate) data_bytes: AtomicU64,
     pub(super) phases: Mutex<CommitPhases>,
@@ -153,7 +98,7 @@ impl Counters {
             node_bytes: get(&self.node_bytes),
             logs: get(&self.logs),
             data_flushes: get(&self.data_flushes),
-            unlogged: self.unlogged.each_ref().map(get),
+            full_commits: self.full_commits.each_ref().map(get),
             log_bytes: get(&self.log_bytes),
             data_bytes: get(&self.data_bytes),
             device_bytes,

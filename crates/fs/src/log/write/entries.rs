@@ -2,7 +2,7 @@
 
 use ubtrfs_format::item::{DirEntries, FileKind};
 use ubtrfs_format::key::KeyType;
-use ubtrfs_storage::Unlogged;
+use ubtrfs_storage::FullCommitReason;
 
 use super::gather::{EditedItem, Gather, Step, Subject};
 use super::{Part, Stop};
@@ -21,7 +21,7 @@ impl Gather<'_> {
             for entry in DirEntries::new(&item) {
                 let location = entry.location();
                 if location.item_type != KeyType::INODE_ITEM {
-                    return Err(Stop::Unlogged(Unlogged::Subvolume));
+                    return Err(Stop::FullCommit(FullCommitReason::Subvolume));
                 }
                 let is_new_dir =
                     entry.kind() == Some(FileKind::Directory) && self.is_new(location.objectid)?;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use ubtrfs_format::ids::{InodeNr, Logical, objectid};
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_storage::Unlogged;
+use ubtrfs_storage::FullCommitReason;
 use ubtrfs_storage::csum_tree::{CsumShape, data_csums};
 use ubtrfs_tree::View;
 
@@ -236,7 +236,7 @@ impl Gather<'_> {
             let sectors = (summed.end.0 - summed.start.0) / roots.sectorsize();
             let sums = data_csums(roots, summed.start, sectors as usize).map_err(Error::from)?;
             if sums.first_missing().is_some() {
-                return Err(Stop::Unlogged(Unlogged::Item));
+                return Err(Stop::FullCommit(FullCommitReason::Item));
             }
             self.put_csums(summed.start, sums.bytes());
         }

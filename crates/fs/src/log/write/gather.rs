@@ -23,7 +23,7 @@ use ubtrfs_format::item::{FileKind, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::replay_outgrows_leaf;
 use ubtrfs_storage::roots::Tree;
-use ubtrfs_storage::{FileId, LogSession, Unlogged};
+use ubtrfs_storage::{FileId, FullCommitReason, LogSession};
 use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
@@ -147,7 +147,7 @@ impl<'g> Gather<'g> {
             }
             let committed = self.committed.get(key)?;
             if committed.is_some_and(|committed| outgrows(committed.len())) {
-                return Err(Stop::Unlogged(Unlogged::LargeItem));
+                return Err(Stop::FullCommit(FullCommitReason::LargeItem));
             }
         }
         Ok(())
@@ -175,7 +175,7 @@ impl<'g> Gather<'g> {
     pub(super) fn visit(&mut self) -> Step {
         self.visited += 1;
         if self.visited > MOST_INODES {
-            Err(Stop::Unlogged(Unlogged::TooMany))
+            Err(Stop::FullCommit(FullCommitReason::TooMany))
         } else {
             Ok(())
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{DirEntries, DirLogItem, FileKind};
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_storage::Unlogged;
+use ubtrfs_storage::FullCommitReason;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::edits::keys_of;
@@ -151,7 +151,7 @@ impl Gather<'_> {
             return Ok(());
         };
         if self.find(dir)?.is_none() {
-            return Err(Stop::Unlogged(Unlogged::LostDirectory));
+            return Err(Stop::FullCommit(FullCommitReason::LostDirectory));
         }
         self.need(dir, Part::Existence);
         self.add_range(dir, index);
@@ -179,7 +179,7 @@ impl Gather<'_> {
                 self.need(entry.location.objectid, Part::Existence);
                 Ok(())
             }
-            Some(_) => Err(Stop::Unlogged(Unlogged::Subvolume)),
+            Some(_) => Err(Stop::FullCommit(FullCommitReason::Subvolume)),
             None => Ok(()),
         }
     }
@@ -188,7 +188,7 @@ impl Gather<'_> {
     /// (LOG-WRITE-3).
     fn hide_target(&mut self, location: Key, owner: u64) -> Step {
         if location.item_type != KeyType::INODE_ITEM {
-            return Err(Stop::Unlogged(Unlogged::Subvolume));
+            return Err(Stop::FullCommit(FullCommitReason::Subvolume));
         }
         let mut gone = vec![location.objectid];
         while let Some(ino) = gone.pop() {
@@ -210,7 +210,7 @@ impl Gather<'_> {
             {
                 for entry in DirEntries::new(bytes) {
                     if entry.location().item_type != KeyType::INODE_ITEM {
-                        return Err(Stop::Unlogged(Unlogged::Subvolume));
+                        return Err(Stop::FullCommit(FullCommitReason::Subvolume));
                     }
                     gone.push(entry.location().objectid);
                 }
