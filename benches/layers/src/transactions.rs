@@ -16,7 +16,7 @@ pub(crate) fn delayed_refs() -> Work {
 
 pub(crate) fn allocator() -> Work {
     let mut group = FragmentedGroup::new();
-    Work::new("allocator", MANY, move || group.take_and_give_back(MANY))
+    Work::new("allocator", MANY, move || group.allocate_and_release(MANY))
 }
 
 const SECTOR: u64 = 4096;
@@ -65,7 +65,7 @@ impl FragmentedGroup {
     }
 
     /// Allocates `sectors` sectors, one at a time, and frees them.
-    fn take_and_give_back(&mut self, sectors: u64) {
+    fn allocate_and_release(&mut self, sectors: u64) {
         let mut taken = Vec::with_capacity(sectors as usize);
         for _ in 0..sectors {
             let wanted = ExtentRequest {

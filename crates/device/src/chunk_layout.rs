@@ -145,9 +145,9 @@ impl ChunkLayout {
         }
     }
 
-    pub fn give_back(&self, devices: &mut [DeviceHoles]) {
+    pub fn release(&self, devices: &mut [DeviceHoles]) {
         for &(device, start) in &self.stripes {
-            devices[device].give_back(start, self.stripe_bytes);
+            devices[device].release(start, self.stripe_bytes);
         }
     }
 }

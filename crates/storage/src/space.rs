@@ -3,7 +3,7 @@
 //! [`Space`] serves the running transaction and the preceding commit at the same time. The free-space tree on disk is
 //! computed from the changes of each commit to extent items, not from this state.
 //!
-//! Life of a range: free -> allocated (-> `give_back`: free) -> in an extent item -> pinned -> free. The commit that
+//! Life of a range: free -> allocated (-> `release`: free) -> in an extent item -> pinned -> free. The commit that
 //! deletes the item calls `pin`. `unpin` is called when that commit is durable and no reader of the state before it is
 //! left.
 //!
@@ -261,9 +261,9 @@ impl Space {
     }
 
     /// Frees an allocation that nothing ever referred to, at once.
-    pub fn give_back(&self, start: Logical, len: u64) {
+    pub fn release(&self, start: Logical, len: u64) {
         if let Some(group) = self.group_of(start, len) {
-            group.give_back(start.0, len);
+            group.release(start.0, len);
         }
     }
 

@@ -116,7 +116,7 @@ impl DeviceHoles {
     }
 
     /// Returns the space of a stripe, and merges it with adjacent holes.
-    pub fn give_back(&mut self, start: u64, len: u64) {
+    pub fn release(&mut self, start: u64, len: u64) {
         let (mut from, mut end) = (start.max(RESERVED_BYTES), start.saturating_add(len));
         if let Some((&before, &before_end)) = self.holes.range(..=from).next_back()
             && before_end >= from

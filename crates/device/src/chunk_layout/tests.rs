@@ -134,8 +134,8 @@ fn chunks_of_every_profile_are_sound_until_the_devices_are_full() {
 
 /// HOLE-1: adjacent holes are merged.
 #[test]
-fn space_given_back_is_the_hole_that_it_was() {
-    let mut rng = Rng::new(seed("what_is_given_back_is_the_hole"));
+fn space_released_is_the_hole_that_it_was() {
+    let mut rng = Rng::new(seed("what_is_released_is_the_hole"));
     for profile in [
         Profile::Single,
         Profile::Dup,
@@ -153,7 +153,7 @@ fn space_given_back_is_the_hole_that_it_was() {
         }
         while !layouts.is_empty() {
             let layout = layouts.swap_remove(rng.below(layouts.len() as u64) as usize);
-            layout.give_back(&mut devices);
+            layout.release(&mut devices);
         }
         assert_eq!(format!("{devices:?}"), before);
     }

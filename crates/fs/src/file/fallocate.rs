@@ -447,7 +447,7 @@ impl Files {
         });
         if entered.is_err() {
             for (_, part) in &parts {
-                manager.space.give_back(part.disk.start, part.disk.len);
+                manager.space.release(part.disk.start, part.disk.len);
             }
         }
         entered

@@ -287,7 +287,7 @@ impl Files {
                 Err(error) => Err(error),
             };
             if let Err(error) = entered {
-                self.give_back(left.iter().flatten())?;
+                self.release_extents(left.iter().flatten())?;
                 return Err(error);
             }
             left.pop_front();

@@ -292,7 +292,7 @@ impl<'a, 'p> Store<'a, 'p> {
             && let Ok(manager) = self.files.inodes.transactions()
         {
             for extent in file.groups.iter().flatten().filter_map(Stored::new_extent) {
-                manager.space.give_back(extent.start, extent.len);
+                manager.space.release(extent.start, extent.len);
             }
             self.stored[index] = Err(error);
         }
@@ -521,11 +521,7 @@ impl<'p> Placer<'_, '_, 'p> {
             if len < want
                 && let Err(error) = self.file.delalloc.count_piece(&self.files.inodes)
             {
-                self.files
-                    .inodes
-                    .transactions()?
-                    .space
-                    .give_back(start, len);
+                self.files.inodes.transactions()?.space.release(start, len);
                 return Err(error);
             }
             let part = DiskPart {

@@ -176,7 +176,7 @@ impl Files {
         let Err((index, error)) = entered else {
             return Ok(());
         };
-        self.give_back(stored_file.groups[index..].iter().flatten())?;
+        self.release_extents(stored_file.groups[index..].iter().flatten())?;
         match error {
             // The file was deleted concurrently.
             Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => Ok(()),
@@ -185,10 +185,10 @@ impl Files {
     }
 
     /// Releases the extents of data whose items were not inserted.
-    pub(super) fn give_back<'s>(&self, left: impl Iterator<Item = &'s Stored>) -> Result<()> {
+    pub(super) fn release_extents<'s>(&self, left: impl Iterator<Item = &'s Stored>) -> Result<()> {
         let space = &self.inodes.transactions()?.space;
         for extent in left.filter_map(Stored::new_extent) {
-            space.give_back(extent.start, extent.len);
+            space.release(extent.start, extent.len);
         }
         Ok(())
     }

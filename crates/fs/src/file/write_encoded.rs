@@ -156,7 +156,7 @@ impl EncodedWrite<'_> {
         let stored = extent_edit.and_then(|extent_edit| self.store_at(disk, extent_edit));
         if stored.is_err() {
             let space = &self.files.inodes.transactions()?.space;
-            space.give_back(disk.start, disk.len);
+            space.release(disk.start, disk.len);
         }
         stored.map(|()| true)
     }

@@ -382,7 +382,7 @@ impl BlockGroup {
     }
 
     /// Frees space that was allocated but never used.
-    pub(super) fn give_back(&self, start: u64, len: u64) {
+    pub(super) fn release(&self, start: u64, len: u64) {
         let mut state = self.state.lock();
         if let Free::Loaded(free) = &mut state.free {
             let added = free.add(start, len);

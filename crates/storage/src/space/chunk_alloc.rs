@@ -93,10 +93,10 @@ impl RemovedGroup {
         extents.map(|&(devid, physical)| (devid, physical.0, self.stripe_bytes))
     }
 
-    fn give_back(&self, chunks: &mut Chunks) {
+    fn release(&self, chunks: &mut Chunks) {
         for (devid, offset, len) in self.device_ranges() {
             if let Some(device) = chunks.device(devid) {
-                device.give_back(offset, len);
+                device.release(offset, len);
             }
         }
     }
@@ -177,7 +177,7 @@ impl Space {
             Err(no_space)
         };
         if made.is_err() {
-            layout.give_back(&mut chunks.devices);
+            layout.release(&mut chunks.devices);
             self.update_forecasts(chunks);
         }
         made
@@ -305,7 +305,7 @@ impl Space {
             match self.pool.chunk_map().get(group.start()) {
                 Ok(chunk) if is_spare => {
                     let removed = self.unmap(&group, &chunk);
-                    removed.give_back(chunks);
+                    removed.release(chunks);
                     self.note_unallocated(&removed);
                 }
                 _ => left.push((group, items)),
@@ -408,7 +408,7 @@ impl Space {
     /// Frees the device space of a removed group, after its commit is durable (NEWCHUNK-2).
     pub(crate) fn free_device_space(&self, removed: &RemovedGroup) {
         let mut chunks = self.chunks.lock();
-        removed.give_back(&mut chunks);
+        removed.release(&mut chunks);
         self.note_unallocated(removed);
         self.update_forecasts(&chunks);
     }

@@ -53,7 +53,7 @@ fn data_continues_at_the_hint_and_behind_the_last() {
     let (second, _) = volume.data(64 << 10, SECTOR).unwrap();
     assert_eq!(second, first + MIB);
     // There is room after the first extent again.
-    space.give_back(Logical(second), 64 << 10);
+    space.release(Logical(second), 64 << 10);
     space.reserve_data(MIB).unwrap();
     let hint = Some(Logical(first + MIB));
     let third = space.allocate_data(MIB, SECTOR, hint, NOW).unwrap();
@@ -82,7 +82,7 @@ fn all_that_is_allocated_is_disjoint_and_in_groups_of_its_type() {
                 for (start, len) in back {
                     if rng.one_in(2) {
                         taken.remove(&start);
-                        space.give_back(Logical(start), len);
+                        space.release(Logical(start), len);
                     }
                 }
                 continue;
@@ -208,7 +208,7 @@ fn pinned_space_comes_back_when_it_is_unpinned() {
     for _ in 0..100 {
         let block = space.allocate_block(BlockKind::Metadata, NOW).unwrap().0;
         assert!(!taken.contains(&block));
-        space.give_back(Logical(block), NODE);
+        space.release(Logical(block), NODE);
     }
     space.unpin(pinned);
     assert_eq!(volume.totals(BlockGroupType::Metadata).pinned, 0);

@@ -72,9 +72,9 @@ impl<'v> Reservation<'v> {
 impl Reservation<'_> {
     /// Releases the unused part of the reservation. The operation's edits, `used`, are already counted.
     #[inline]
-    fn give_back_unused(&mut self, used: EditEstimate) {
+    fn release_unused(&mut self, used: EditEstimate) {
         if let Some((manager, Reserved::Units(units))) = &mut self.reserved {
-            manager.reservations.give_back_unused(units, used);
+            manager.reservations.release_unused(units, used);
         }
     }
 }
@@ -106,7 +106,7 @@ impl Drop for TransactionHandle<'_> {
     fn drop(&mut self) {
         // RESERVATION-2
         if let Some(edits) = self.edits.get() {
-            self.reservation.give_back_unused(edits);
+            self.reservation.release_unused(edits);
         }
     }
 }

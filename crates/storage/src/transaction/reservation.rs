@@ -109,10 +109,10 @@ impl MetadataReservations {
 
     /// Reduces `units` to the number that the operation's edits needed. The next operation may use the rest.
     #[inline]
-    pub(super) fn give_back_unused(&self, units: &mut ReservationUnits, used: EditEstimate) {
+    pub(super) fn release_unused(&self, units: &mut ReservationUnits, used: EditEstimate) {
         let unused = units.split_unused(used);
         if !unused.is_none() {
-            self.cache.give_back(unused);
+            self.cache.release(unused);
         }
     }
 

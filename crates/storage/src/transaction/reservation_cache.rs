@@ -97,7 +97,7 @@ impl ReservationCache {
 
     /// Returns unused units of an operation to its thread's stripe.
     #[inline]
-    pub(super) fn give_back(&self, units: ReservationUnits) {
+    pub(super) fn release(&self, units: ReservationUnits) {
         let left = &self.stripes.mine().left;
         // Release: a thread that takes them also sees the edits that needed the other units.
         left.fetch_add(units.0, Ordering::Release);

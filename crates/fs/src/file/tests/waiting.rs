@@ -232,7 +232,7 @@ fn a_lock_of_another_thread_would_have_to_be_waited_for() {
 }
 
 #[test]
-fn last_hold_on_a_file_without_a_name_is_given_back() {
+fn last_hold_on_a_file_without_a_name_is_released() {
     let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
     let volume = rig.volume();
     let file = rig.file(InodeFlags::empty());

@@ -234,17 +234,17 @@ impl Place {
     }
 
     /// Frees the blocks taken.
-    fn give_back(&mut self) {
+    fn release(&mut self) {
         let space = self.space();
         for block in self.taken.drain(..) {
-            space.give_back(block, NODESIZE);
+            space.release(block, NODESIZE);
         }
     }
 
     /// Frees the blocks taken, and checks the volume.
     fn assert_sound(mut self) {
         self.volume.sync().unwrap();
-        self.give_back();
+        self.release();
         self.volume.sync().unwrap();
         drop(self.volume);
         check(&self.device);
@@ -361,7 +361,7 @@ fn deletes_scattered(extents: u64, room: u64, snapshot: bool) {
         volume.sync().unwrap();
     }
     assert!(!volume.deleted_subvolumes().unwrap().is_empty());
-    place.give_back();
+    place.release();
     volume.free_deleted_subvolumes().unwrap();
     assert!(volume.deleted_subvolumes().unwrap().is_empty());
     drop(volume);

@@ -122,9 +122,9 @@ fn a_group_that_contradicts_itself_gives_nothing_any_more() {
     let source = FakeSource::default();
     let group = group(0);
     let (start, len) = group.allocate(&all(MIB), &source).unwrap();
-    group.give_back(start, len);
+    group.release(start, len);
     assert!(group.free_bytes() > 0);
-    group.give_back(start, len);
+    group.release(start, len);
     assert_eq!(group.free_bytes(), 0);
     assert_eq!(group.allocate(&all(MIB), &source), None);
 }

@@ -22,7 +22,7 @@ fn units_that_no_edit_needed_serve_the_next_operation() {
     assert!(cache.refill(taken).is_none());
     let unused = taken.split_unused(EditEstimate::items(9));
     assert_eq!((count(taken), count(unused)), (2, 3));
-    cache.give_back(unused);
+    cache.release(unused);
     cache.consume(taken);
     // An operation takes half a batch at most.
     assert!(cache.take(units(BATCH_UNITS / 2)));

@@ -95,7 +95,7 @@ impl Place {
 
     /// Asserts that, with room, the next commit rebuilds the tree.
     fn assert_is_rebuilt(mut self) {
-        self.give_back();
+        self.release();
         assert!(self.touch(0));
         self.volume.sync().unwrap();
         assert!(self.has_valid_tree());

@@ -75,7 +75,7 @@ fn writes_in_pieces(longest: u64) {
     taken.retain(|(number, start)| {
         let is_free = number % 2 == 0 || *number < longest / SECTOR;
         if is_free {
-            space.give_back(*start, SECTOR);
+            space.release(*start, SECTOR);
         }
         !is_free
     });
@@ -88,7 +88,7 @@ fn writes_in_pieces(longest: u64) {
     was_done(volume.sync());
     volume.sync().unwrap();
     for (_, start) in taken {
-        space.give_back(start, SECTOR);
+        space.release(start, SECTOR);
     }
     place.assert_sound();
 }

@@ -164,7 +164,7 @@ fn states_agree_with_a_list_of_sectors() {
             4..=6 if !used.is_empty() => {
                 let range = used.swap_remove(rng.below(used.len() as u64) as usize);
                 if rng.one_in(3) {
-                    rig.group.give_back(range.start, range.end - range.start);
+                    rig.group.release(range.start, range.end - range.start);
                     rig.set(&range, &[Sector::Used], Sector::Untrimmed);
                 } else {
                     rig.group.pin(range.start, range.end - range.start);
@@ -252,15 +252,15 @@ fn group_is_listed_once_until_it_was_looked_at_to_the_end() {
     let first = rig.allocate(&wanted(2 * MIB)).unwrap();
     let second = rig.allocate(&wanted(2 * MIB)).unwrap();
     let last = rig.allocate(&wanted(MIB)).unwrap();
-    rig.group.give_back(first.start, 2 * MIB);
-    rig.group.give_back(second.start, 2 * MIB);
+    rig.group.release(first.start, 2 * MIB);
+    rig.group.release(second.start, 2 * MIB);
     assert_eq!(rig.info.trims.take_listed(), [Logical(START)]);
     let region = rig.group.take_longest_untrimmed(MIB, 0, &rig.source);
     rig.group.put_back(&region.unwrap(), true);
-    rig.group.give_back(last.start, MIB / 2);
+    rig.group.release(last.start, MIB / 2);
     assert!(!rig.info.trims.has_listed());
     assert_eq!(rig.group.take_longest_untrimmed(MIB, 0, &rig.source), None);
-    rig.group.give_back(last.start + MIB / 2, MIB / 2);
+    rig.group.release(last.start + MIB / 2, MIB / 2);
     assert_eq!(rig.info.trims.take_listed(), [Logical(START)]);
 }
 
@@ -269,17 +269,17 @@ fn metadata_is_kept_only_if_asked_for_but_listed_once_empty() {
     let mut rig = Rig::new(BlockGroupFlags::METADATA);
     let first = rig.allocate(&wanted(MIB)).unwrap();
     let second = rig.allocate(&wanted(MIB)).unwrap();
-    rig.group.give_back(first.start, MIB);
+    rig.group.release(first.start, MIB);
     assert!(!rig.info.trims.has_listed());
     assert_eq!(rig.group.longest_untrimmed(), 0);
-    rig.group.give_back(second.start, MIB);
+    rig.group.release(second.start, MIB);
     assert_eq!(rig.info.trims.take_listed(), [Logical(START)]);
     rig.group.queue_unproven(&rig.source);
     assert_eq!(rig.group.longest_untrimmed(), START + LEN - SUPERBLOCK.end);
     rig.info.trims.set_tracks(true, true);
     assert_eq!(rig.group.take_longest_untrimmed(LEN, 0, &rig.source), None);
     let (again, _) = rig.group.allocate(&wanted(MIB), &rig.source).unwrap();
-    rig.group.give_back(again, MIB);
+    rig.group.release(again, MIB);
     assert!(rig.info.trims.has_listed());
 }
 
@@ -288,7 +288,7 @@ fn space_freed_while_nothing_is_kept_makes_the_group_unproven() {
     let mut rig = Rig::new(BlockGroupFlags::DATA);
     let range = rig.allocate(&wanted(MIB)).unwrap();
     rig.info.trims.set_tracks(false, false);
-    rig.group.give_back(range.start, MIB);
+    rig.group.release(range.start, MIB);
     assert_eq!(rig.group.longest_untrimmed(), 0);
     assert!(rig.group.may_be_untrimmed());
     rig.info.trims.set_tracks(true, false);
