@@ -85,24 +85,31 @@ type PartsOf = fn(&ExtentEdit, Range<u64>) -> Vec<Range<u64>>;
 #[derive(Clone, Copy, Debug)]
 struct Steps {
     extents: usize,
-    frees: bool,
+    frees_space: bool,
 }
 
 impl Steps {
     /// Returns the limits of a step for a range with at most `met` extents.
     fn of(mode: Fallocate, is_full: bool, met: usize) -> Steps {
-        let frees = mode == Fallocate::PunchHole;
-        let extents = match (is_full, frees) {
+        let frees_space = mode == Fallocate::PunchHole;
+        let extents = match (is_full, frees_space) {
             (false, _) => met.clamp(STEP_WHEN_FULL, STEP),
             (true, false) => STEP_WHEN_FULL,
             (true, true) => PUNCH_WHEN_FULL,
         };
-        Steps { extents, frees }
+        Steps {
+            extents,
+            frees_space,
+        }
     }
 
     fn cost(self) -> EditEstimate {
         let cost = EditEstimate::neighbours(EXTENT_ITEMS * self.extents as u64);
-        if self.frees { cost.freeing() } else { cost }
+        if self.frees_space {
+            cost.with_global_reserve()
+        } else {
+            cost
+        }
     }
 }
 

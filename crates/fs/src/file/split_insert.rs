@@ -39,7 +39,7 @@ const LEAST_TRIES: u32 = 100;
 const OTHERS_TAKE: Duration = Duration::from_millis(1);
 
 fn cost_of(items: u64) -> EditEstimate {
-    EditEstimate::neighbours(items).freeing()
+    EditEstimate::neighbours(items).with_global_reserve()
 }
 
 impl Stored {

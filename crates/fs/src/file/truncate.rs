@@ -57,8 +57,11 @@ impl Files {
             Err(error) if error.is_no_space() => {
                 // Shrinking must be possible on a full volume. Without data space, the last sector is not
                 // zeroed.
-                let delalloc =
-                    DelallocReservation::make(&self.inodes, 0, cost(STEP_WHEN_FULL).freeing())?;
+                let delalloc = DelallocReservation::make(
+                    &self.inodes,
+                    0,
+                    cost(STEP_WHEN_FULL).with_global_reserve(),
+                )?;
                 (delalloc, STEP_WHEN_FULL)
             }
             delalloc => (delalloc?, STEP),
@@ -121,7 +124,7 @@ impl Files {
         let mut outcome = self.shrink_step(inode, &mut item, size, step);
         while let Ok(false) = outcome {
             drop(state);
-            let next = EditEstimate::neighbours(EXTENT_ITEMS * step as u64).freeing();
+            let next = EditEstimate::neighbours(EXTENT_ITEMS * step as u64).with_global_reserve();
             outcome = self.commit_between_steps(next).map(|()| false);
             state = inode.lock.write();
             if outcome.is_ok() {

@@ -81,7 +81,7 @@ impl DelallocReservation {
         inodes.transactions()?.reserve(delalloc.cost);
         // The cost above is counted already. This only checks that all reservations still fit.
         let nothing_more = EditEstimate {
-            frees: cost.frees,
+            may_use_global_reserve: cost.may_use_global_reserve,
             ..EditEstimate::default()
         };
         let _ = inodes.reserve_metadata(nothing_more)?;

@@ -142,7 +142,9 @@ impl Inodes {
 
     /// Reserves metadata for a step. Also returns the most items that the step may delete.
     fn reserve_step(&self) -> Result<(Reservation<'_>, usize)> {
-        let cost = |step: usize| EditEstimate::neighbours((step + STEP_EDITS) as u64).freeing();
+        let cost = |step: usize| {
+            EditEstimate::neighbours((step + STEP_EDITS) as u64).with_global_reserve()
+        };
         let step = if self.transactions()?.fits_now(cost(STEP)) {
             STEP
         } else {

@@ -116,7 +116,7 @@ impl Inodes {
     /// Removes an attribute.
     pub(crate) fn remove_xattr(&self, id: FileId, name: &[u8]) -> Result<()> {
         check_xattr_name(name)?;
-        let cost = EditEstimate::items(3).freeing();
+        let cost = EditEstimate::items(3).with_global_reserve();
         self.change_xattr(id, cost, |draft, item, state| {
             if let acl::ACCESS | acl::DEFAULT = name {
                 return set_acl(draft, id, item, state, name, b"", false);

@@ -16,8 +16,8 @@ use ubtrfs_format::superblock::MAX_LEVEL;
 use crate::error::Result;
 use crate::volume::Volume;
 
-/// The kernel's largest global reserve.
-const MAX_GLOBAL_RESERVE: u64 = 512 << 20;
+/// The kernel's largest global reserve, which is reported. Ours is smaller (`storage::transaction::reservation`).
+const KERNEL_MAX_GLOBAL_RESERVE: u64 = 512 << 20;
 /// The worst-case changes of an unlink, in units of one path of new nodes.
 ///
 /// Measured on Linux 6.18 on an otherwise empty volume. It reserves 22 units with a free-space tree, 23 with
@@ -188,7 +188,7 @@ impl Volume {
             (false, _) => UNITS_WITHOUT,
         };
         let path = u64::from(self.superblock().nodesize.get()) * u64::from(MAX_LEVEL + 1);
-        Ok(used.max(units * 2 * path).min(MAX_GLOBAL_RESERVE))
+        Ok(used.max(units * 2 * path).min(KERNEL_MAX_GLOBAL_RESERVE))
     }
 
     /// Returns all chunks in logical order.

@@ -104,7 +104,7 @@ impl Subvolumes {
         nonblocking::check().map_err(Error::from)?;
         let reservation = self
             .inodes
-            .reserve_metadata(EditEstimate::items(12).in_leaves(4).freeing())?;
+            .reserve_metadata(EditEstimate::items(12).in_leaves(4).with_global_reserve())?;
         let parent = self.inodes.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
         let still = self.inodes.rename_lock().lock();
@@ -160,7 +160,7 @@ impl Subvolumes {
         let dir = parent.id;
         let reservation = self
             .inodes
-            .reserve_metadata(EditEstimate::items(4).freeing())?;
+            .reserve_metadata(EditEstimate::items(4).with_global_reserve())?;
         let _still = lock::lock(self.inodes.rename_lock())?;
         let _state = lock::write(&parent.lock)?;
         if self.namespace.lookup(dir, name)? != Some(FileId::empty_subvolume_dir_in(dir)) {

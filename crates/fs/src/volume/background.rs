@@ -121,7 +121,7 @@ impl Volume {
         nonblocking::check()?;
         manager.stop_background();
         let synced = self.sync();
-        let outcome = synced.and_then(|()| self.remove_spare_groups(manager));
+        let outcome = synced.and_then(|()| self.remove_unused_groups(manager));
         if outcome.is_ok() {
             manager.release_freed();
             manager.discard.finish();
@@ -132,10 +132,10 @@ impl Volume {
 
     /// Removes the block groups that the last commits have emptied, by one more commit. The next mount may be
     /// read-only and could not. The kernel's cleaner removes them as well, but later.
-    fn remove_spare_groups(&self, manager: &TransactionManager) -> Result<()> {
+    fn remove_unused_groups(&self, manager: &TransactionManager) -> Result<()> {
         manager.release_freed();
         let is_changed = manager.stats().commits > 0 && !manager.is_quiesced();
-        if is_changed && !manager.space.spare_groups(manager.committed()).is_empty() {
+        if is_changed && !manager.space.unused_groups(manager.committed()).is_empty() {
             // There may be nothing else to commit.
             manager.wake_cleaner();
             manager.commit_running()?;

@@ -339,9 +339,9 @@ impl Space {
         }
     }
 
-    /// Returns the groups that are empty after transaction `upto`, except for the first one of each kind, which is kept
+    /// Returns the unused groups: those that are empty after transaction `upto`, except for the first one of each kind, which is kept
     /// for later allocations. System groups are never returned, because the superblock names their chunks.
-    pub fn spare_groups(&self, upto: Transid) -> Vec<Arc<BlockGroup>> {
+    pub fn unused_groups(&self, upto: Transid) -> Vec<Arc<BlockGroup>> {
         let groups = self.groups();
         let of_kind = |kind| {
             let is_empty = move |group: &&Arc<BlockGroup>| {

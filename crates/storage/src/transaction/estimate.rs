@@ -19,8 +19,8 @@ pub struct EditEstimate {
     pub bytes: u64,
     /// Leaves of subvolumes with these items.
     pub leaves: u64,
-    /// Whether the operation frees space and may therefore use the global reserve.
-    pub frees: bool,
+    /// The operation frees space in the end, so ENOSPC must not stop it.
+    pub may_use_global_reserve: bool,
 }
 
 impl EditEstimate {
@@ -30,7 +30,7 @@ impl EditEstimate {
             items,
             bytes: items * 128,
             leaves: items,
-            frees: false,
+            may_use_global_reserve: false,
         }
     }
 
@@ -54,7 +54,7 @@ impl EditEstimate {
         self
     }
 
-    /// Adds two estimates. The sum frees space if either does.
+    /// Adds two estimates. The sum may use the global reserve if either may.
     #[must_use]
     #[inline]
     pub fn and(self, other: EditEstimate) -> EditEstimate {
@@ -62,7 +62,7 @@ impl EditEstimate {
             items: self.items.saturating_add(other.items),
             bytes: self.bytes.saturating_add(other.bytes),
             leaves: self.leaves.saturating_add(other.leaves),
-            frees: self.frees || other.frees,
+            may_use_global_reserve: self.may_use_global_reserve || other.may_use_global_reserve,
         }
     }
 
@@ -78,7 +78,7 @@ impl EditEstimate {
             items: take(|cost| &mut cost.items, part.items),
             bytes: take(|cost| &mut cost.bytes, part.bytes),
             leaves: take(|cost| &mut cost.leaves, part.leaves),
-            frees: self.frees,
+            may_use_global_reserve: self.may_use_global_reserve,
         }
     }
 
@@ -87,13 +87,13 @@ impl EditEstimate {
     pub fn of_freeing() -> EditEstimate {
         EditEstimate::items(FREEING_ITEMS)
             .in_leaves(FREEING_LEAVES)
-            .freeing()
+            .with_global_reserve()
     }
 
     #[must_use]
     #[inline]
-    pub fn freeing(mut self) -> EditEstimate {
-        self.frees = true;
+    pub fn with_global_reserve(mut self) -> EditEstimate {
+        self.may_use_global_reserve = true;
         self
     }
 }

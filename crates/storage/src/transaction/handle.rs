@@ -189,7 +189,7 @@ impl TransactionHandle<'_> {
             items: count,
             bytes: grown.max(0).cast_unsigned(),
             leaves: count,
-            frees: false,
+            may_use_global_reserve: false,
         };
         self.edits
             .update(|edits| edits.map(|edits| edits.and(more)));

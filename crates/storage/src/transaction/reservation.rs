@@ -24,9 +24,9 @@ use super::worst_case::{EditCounts, TreeSizes};
 use crate::space::Space;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// Bounds of the global reserve, in bytes. It always suffices for at least one operation that frees space.
-const MIN_GLOBAL_RESERVE: u64 = 2 << 20;
-const MAX_GLOBAL_RESERVE: u64 = 128 << 20;
+/// Bounds of the global reserve that is kept free, in bytes. It always suffices for at least one operation that frees space.
+const MIN_KEPT_RESERVE: u64 = 2 << 20;
+const MAX_KEPT_RESERVE: u64 = 128 << 20;
 
 /// The metadata reservations of a volume.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl MetadataReservations {
             items: self.reserved_items.load(Ordering::SeqCst),
             leaves: self.reserved_leaves.load(Ordering::SeqCst),
             bytes: self.reserved_bytes.load(Ordering::SeqCst),
-            frees: false,
+            may_use_global_reserve: false,
         }
     }
 
@@ -159,19 +159,19 @@ impl MetadataReservations {
     }
 
     /// Reserves the worst-case need for all edits so far, for all reservations and for `lazy`. Returns false if there
-    /// is not enough space. An operation that `frees` space may use the global reserve.
+    /// is not enough space. An operation that frees space `may_use_global_reserve`.
     pub(super) fn reserve_space(
         &self,
         running: &RunningTransaction,
         lazy: EditEstimate,
-        frees: bool,
+        may_use_global_reserve: bool,
     ) -> bool {
         let need = self.need(running, lazy);
         let with_kept = need.saturating_add(self.global_reserve(need));
         // The second attempt only needs `need` bytes to be available, and still keeps the global reserve from data
         // chunks.
         self.space.reserve_metadata(with_kept)
-            || frees && self.space.reserve_metadata_keeping(need, with_kept)
+            || may_use_global_reserve && self.space.reserve_metadata_keeping(need, with_kept)
     }
 
     /// Releases the excess over a reduced need. No other thread may reserve concurrently.
@@ -209,7 +209,7 @@ impl MetadataReservations {
         // The operation may be the last one, after the extent tree has grown by the need of all others.
         sizes.extent_tree = sizes.extent_tree.saturating_add(need);
         let one = sizes.worst_case_bytes(self.counts_of(EditEstimate::of_freeing()));
-        one.max((sizes.all / 4).clamp(MIN_GLOBAL_RESERVE, MAX_GLOBAL_RESERVE))
+        one.max((sizes.all / 4).clamp(MIN_KEPT_RESERVE, MAX_KEPT_RESERVE))
     }
 
     fn counts_of(&self, cost: EditEstimate) -> EditCounts {

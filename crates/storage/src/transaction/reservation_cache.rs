@@ -20,7 +20,7 @@ const UNIT: EditEstimate = EditEstimate {
     items: 8,
     bytes: 1024,
     leaves: 8,
-    frees: false,
+    may_use_global_reserve: false,
 };
 const BATCH_UNITS: u64 = 16;
 /// The maximum for one operation. Larger operations make their own reservation.
@@ -70,7 +70,7 @@ impl ReservationUnits {
             items: UNIT.items * self.0,
             bytes: UNIT.bytes * self.0,
             leaves: UNIT.leaves * self.0,
-            frees: false,
+            may_use_global_reserve: false,
         }
     }
 

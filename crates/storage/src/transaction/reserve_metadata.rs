@@ -37,7 +37,7 @@ impl TransactionManager {
         if let Some(reservation) = self.take_cached(cost) {
             return Ok(reservation);
         }
-        let queue = if cost.frees {
+        let queue = if cost.may_use_global_reserve {
             &self.queues.freeing
         } else {
             &self.queues.metadata
@@ -105,9 +105,13 @@ impl TransactionManager {
     fn reclaim_space(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
         assert_outside_transactions();
         let mut waits = READERS_TRIES;
-        for _ in 0..if cost.frees { FREEING_TRIES } else { TRIES } {
+        for _ in 0..if cost.may_use_global_reserve {
+            FREEING_TRIES
+        } else {
+            TRIES
+        } {
             // ORPHAN-QUEUE-2
-            if !cost.frees {
+            if !cost.may_use_global_reserve {
                 self.evict_orphans();
             }
             if self.reservations.has_reserved() {
@@ -271,7 +275,7 @@ impl TransactionManager {
         let reservation = Reservation::make(self, cost);
         let reserved = || {
             self.reservations
-                .reserve_space(running, self.lazy(), cost.frees)
+                .reserve_space(running, self.lazy(), cost.may_use_global_reserve)
         };
         (reserved() || self.reservations.drain_cache() && reserved()).then_some(reservation)
     }

@@ -88,7 +88,7 @@ fn many_new_extents_do_not_pass_the_room_for_metadata() {
             Ok(()) => {
                 at += piece.len() as u64;
                 let manager = volume.inodes.transactions().unwrap();
-                assert!(manager.fits_now(EditEstimate::default().freeing()));
+                assert!(manager.fits_now(EditEstimate::default().with_global_reserve()));
             }
             Err(error) => {
                 assert!(error.is_no_space(), "{error}");

@@ -340,7 +340,7 @@ fn eviction_without_space_is_made_up_for() {
     let manager = volume.inodes.transactions().unwrap();
     let mut reservations = Vec::new();
     for items in [100_000, 1000, 100, 10, 1] {
-        let cost = EditEstimate::items(items).freeing();
+        let cost = EditEstimate::items(items).with_global_reserve();
         reservations.extend(std::iter::from_fn(|| manager.try_reserve(cost)));
     }
     drop(held);

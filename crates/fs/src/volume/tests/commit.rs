@@ -202,7 +202,7 @@ impl Place {
         match self
             .volume
             .inodes
-            .reserve_metadata(EditEstimate::items(1).freeing())
+            .reserve_metadata(EditEstimate::items(1).with_global_reserve())
         {
             Ok(reservation) => self
                 .volume

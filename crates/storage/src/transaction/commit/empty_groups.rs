@@ -15,7 +15,7 @@ use crate::space::{BlockGroup, RemovedGroup, SpaceError, free_space_tree};
 impl Commit<'_> {
     pub(super) fn remove_empty_groups(&mut self) -> Result<()> {
         let space = &self.manager.space;
-        for group in space.spare_groups(self.transid) {
+        for group in space.unused_groups(self.transid) {
             let Some(caches) = self.v1_cache_of(&group)? else {
                 continue;
             };

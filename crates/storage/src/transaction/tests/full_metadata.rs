@@ -51,7 +51,7 @@ fn delete_some(opened: &Opened, count: usize) {
     drop(cursor);
     for key in keys {
         opened
-            .join(EditEstimate::items(1).freeing())
+            .join(EditEstimate::items(1).with_global_reserve())
             .edit(&opened.tree, [Edit::Delete(key)]);
     }
 }
