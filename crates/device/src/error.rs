@@ -349,7 +349,7 @@ impl std::fmt::Display for Holder {
 pub struct ReadFailure {
     pub logical: Logical,
     pub len: u64,
-    /// The granule's index within the read.
+    /// The block's index within the read.
     pub index: usize,
     pub attempts: Vec<Attempt>,
 }
@@ -393,7 +393,7 @@ impl ReadFailure {
     }
 }
 
-/// One attempt to read a granule.
+/// One attempt to read a block.
 #[derive(Debug)]
 pub struct Attempt {
     pub mirror: usize,

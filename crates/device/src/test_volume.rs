@@ -111,10 +111,10 @@ pub(crate) fn expected(logical: Logical, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns a function that accepts granules with the expected bytes.
-pub(crate) fn checker(logical: Logical, granule: usize) -> impl FnMut(usize, &[u8]) -> bool {
+/// Returns a function that accepts blocks with the expected bytes.
+pub(crate) fn checker(logical: Logical, block_bytes: usize) -> impl FnMut(usize, &[u8]) -> bool {
     move |index, bytes| {
-        let start = Logical(logical.0 + (index * granule) as u64);
+        let start = Logical(logical.0 + (index * block_bytes) as u64);
         bytes == expected(start, bytes.len())
     }
 }

@@ -375,7 +375,7 @@ impl NodeStore {
             .map(|((buf, good), (expect, _))| CheckedRead {
                 logical: expect.bytenr,
                 buf,
-                granule: nodesize,
+                block_bytes: nodesize,
                 good,
                 result: Ok(()),
             })

@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
                 CheckedRead {
                     logical: run[0].expect.bytenr,
                     buf,
-                    granule: nodesize,
+                    block_bytes: nodesize,
                     good,
                     result: Ok(()),
                 }
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
                 one.result = self.volume.pool().read_checked(
                     one.logical,
                     one.buf,
-                    one.granule,
+                    one.block_bytes,
                     &mut *one.good,
                 );
             }

@@ -1,10 +1,10 @@
 //! Verified reads, which fall back to other mirrors.
 //!
 //! The first pass reads everything at once, in one batch for each device. It uses the first mirror whose device is
-//! present and missed no writes. A granule that fails verification is then read separately from each mirror in turn.
+//! present and missed no writes. A block that fails verification is then read separately from each mirror in turn.
 //!
 //! Invariants
-//! - CHECKED-1: a granule reported as read was accepted by `good` after its last change.
+//! - CHECKED-1: a block reported as read was accepted by `good` after its last change.
 //! - CHECKED-2: every failed attempt, except on a missing device, is recorded as a read error.
 //! - CHECKED-3: a thread that must not block neither tries other mirrors nor records errors.
 
@@ -27,9 +27,9 @@ use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
 pub struct CheckedRead<'a> {
     pub logical: Logical,
     pub buf: &'a mut [u8],
-    /// Number of bytes that are verified together; the last granule may be shorter.
-    pub granule: usize,
-    /// Verifies granule `index` of the read.
+    /// Number of bytes that are verified together; the last block may be shorter.
+    pub block_bytes: usize,
+    /// Verifies block `index` of the read.
     pub good: &'a mut dyn FnMut(usize, &[u8]) -> bool,
     pub result: Result<(), ReadFailure>,
 }
@@ -39,7 +39,7 @@ impl std::fmt::Debug for CheckedRead<'_> {
         f.debug_struct("CheckedRead")
             .field("logical", &self.logical)
             .field("len", &self.buf.len())
-            .field("granule", &self.granule)
+            .field("block_bytes", &self.block_bytes)
             .field("result", &self.result)
             .finish_non_exhaustive()
     }
@@ -62,32 +62,32 @@ struct FirstPass {
 }
 
 impl Pool {
-    /// Reads `buf` and verifies every `granule` bytes with `good(index, bytes)`. If a granule cannot be read or fails
+    /// Reads `buf` and verifies every `block_bytes` bytes with `good(index, bytes)`. If a block cannot be read or fails
     /// verification, it is read from the next mirror or reconstructed; failed attempts are recorded. The error is
-    /// about the first granule without a good mirror; the others are still read. `good` may be called more than once
-    /// for a granule.
+    /// about the first block without a good mirror; the others are still read. `good` may be called more than once
+    /// for a block.
     ///
     /// # Panics
-    /// If `granule` is 0.
+    /// If `block_bytes` is 0.
     pub fn read_checked(
         &self,
         logical: Logical,
         buf: &mut [u8],
-        granule: usize,
+        block_bytes: usize,
         good: &mut dyn FnMut(usize, &[u8]) -> bool,
     ) -> Result<(), ReadFailure> {
-        assert!(granule > 0, "a read is checked in granules");
+        assert!(block_bytes > 0, "a read is checked in blocks");
         let _reading = self.reads.begin();
         if nonblocking::is_set() {
-            return self.read_at_once(logical, buf, granule, good);
+            return self.read_at_once(logical, buf, block_bytes, good);
         }
-        if self.read_one_piece(logical, buf, granule, good) {
+        if self.read_one_piece(logical, buf, block_bytes, good) {
             return Ok(());
         }
         let mut reads = [CheckedRead {
             logical,
             buf,
-            granule,
+            block_bytes,
             good,
             result: Ok(()),
         }];
@@ -102,7 +102,7 @@ impl Pool {
         &self,
         logical: Logical,
         buf: &mut [u8],
-        granule: usize,
+        block_bytes: usize,
         good: &mut dyn FnMut(usize, &[u8]) -> bool,
     ) -> bool {
         let Some(chunk) = self.chunk_map.find(logical) else {
@@ -123,7 +123,7 @@ impl Pool {
         };
         block.read_at(buf, piece.physical.0).is_ok()
             && (0..)
-                .zip(buf.chunks(granule))
+                .zip(buf.chunks(block_bytes))
                 .all(|(index, bytes)| good(index, bytes))
     }
 
@@ -133,7 +133,7 @@ impl Pool {
         &self,
         logical: Logical,
         buf: &mut [u8],
-        granule: usize,
+        block_bytes: usize,
         good: &mut dyn FnMut(usize, &[u8]) -> bool,
     ) -> Result<(), ReadFailure> {
         let pass = self.plan(logical, buf.len());
@@ -144,7 +144,7 @@ impl Pool {
                 block.is_some_and(|block| block.read_at(part, piece.physical.0).is_ok())
             })
             && (0..)
-                .zip(buf.chunks(granule))
+                .zip(buf.chunks(block_bytes))
                 .all(|(index, bytes)| good(index, bytes));
         if is_read {
             Ok(())
@@ -158,14 +158,15 @@ impl Pool {
         let _reading = self.reads.begin();
         if nonblocking::is_set() {
             for read in reads {
-                assert!(read.granule > 0, "a read is checked in granules");
-                read.result = self.read_at_once(read.logical, read.buf, read.granule, read.good);
+                assert!(read.block_bytes > 0, "a read is checked in blocks");
+                read.result =
+                    self.read_at_once(read.logical, read.buf, read.block_bytes, read.good);
             }
             return;
         }
         let mut passes: Vec<FirstPass> = Vec::with_capacity(reads.len());
         for read in reads.iter() {
-            assert!(read.granule > 0, "a read is checked in granules");
+            assert!(read.block_bytes > 0, "a read is checked in blocks");
             passes.push(self.plan(read.logical, read.buf.len()));
         }
         run_first_pass(reads, &mut passes);
@@ -250,7 +251,7 @@ impl Pool {
         mirrors
     }
 
-    /// Verifies the granules of the first pass, and reads the failed ones from other mirrors.
+    /// Verifies the blocks of the first pass, and reads the failed ones from other mirrors.
     fn finish(&self, read: &mut CheckedRead<'_>, pass: FirstPass) -> Result<(), ReadFailure> {
         let mut failure = None;
         let mut repeat = pass.unplanned;
@@ -268,16 +269,16 @@ impl Pool {
                 repeat.push(planned.range.clone());
             }
         }
-        // Pieces are in buffer order, so that one pass over them covers all granules.
+        // Pieces are in buffer order, so that one pass over them covers all blocks.
         let mut next = 0;
-        for index in 0..read.buf.len().div_ceil(read.granule) {
-            let start = index * read.granule;
-            let end = (start + read.granule).min(read.buf.len());
+        for index in 0..read.buf.len().div_ceil(read.block_bytes) {
+            let start = index * read.block_bytes;
+            let end = (start + read.block_bytes).min(read.buf.len());
             while pass.planned.get(next).is_some_and(|p| p.range.end <= start) {
                 next += 1;
             }
             let mut tried = None;
-            // A granule with an unread part need not be verified.
+            // A block with an unread part need not be verified.
             let unread = repeat.iter().any(|r| r.start < end && start < r.end);
             if !unread {
                 // CHECKED-1
@@ -311,8 +312,8 @@ impl Pool {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Reads one granule from each mirror until it is valid. `tried` is the mirror that failed in the first pass, its
-    /// place, and whether it provided the whole granule.
+    /// Reads one block from each mirror until it is valid. `tried` is the mirror that failed in the first pass, its
+    /// place, and whether it provided the whole block.
     fn repair(
         &self,
         read: &mut CheckedRead<'_>,
@@ -342,7 +343,7 @@ impl Pool {
         };
         let offset = logical.0 - chunk.logical().0;
         for mirror in self.mirrors_in_order(&chunk, offset, range.len() as u64) {
-            // Skip the mirror of the first pass, unless it provided only a part of the granule.
+            // Skip the mirror of the first pass, unless it provided only a part of the block.
             if matches!(tried, Some((done, _, true)) if done == mirror) {
                 continue;
             }
@@ -350,9 +351,9 @@ impl Pool {
             let direct = if chunk.has_parity() { 1 } else { mirror };
             let piece = chunk.piece(offset, range.len() as u64, direct);
             let place = (piece.devid, piece.physical);
-            let granule = &mut read.buf[range.clone()];
-            let problem = match self.read_mirror(logical, granule, mirror) {
-                Ok(()) if (read.good)(index, granule) => return Ok(()),
+            let block = &mut read.buf[range.clone()];
+            let problem = match self.read_mirror(logical, block, mirror) {
+                Ok(()) if (read.good)(index, block) => return Ok(()),
                 Ok(()) => {
                     self.record(logical.0, range.len(), mirror, place);
                     AttemptProblem::Content
@@ -368,10 +369,10 @@ impl Pool {
                 problem,
             });
         }
-        let granule = &mut read.buf[range.clone()];
-        // The parts of a granule that spans stripes may be valid on different mirrors.
+        let block = &mut read.buf[range.clone()];
+        // The parts of a block that spans stripes may be valid on different mirrors.
         let spans = chunk.piece(offset, range.len() as u64, 1).len < range.len() as u64;
-        if spans && self.read_mixed(logical, granule).is_ok() && (read.good)(index, granule) {
+        if spans && self.read_mixed(logical, block).is_ok() && (read.good)(index, block) {
             return Ok(());
         }
         Err(attempts)

@@ -189,7 +189,7 @@ fn batch_keeps_each_reads_outcome_apart() {
         .map(|((buf, &logical), good)| CheckedRead {
             logical,
             buf,
-            granule: 4096,
+            block_bytes: 4096,
             good,
             result: Ok(()),
         })

@@ -123,6 +123,6 @@ fn address_outside_every_chunk_is_an_error() {
     assert_eq!(
         failure.unwrap_err().index,
         1,
-        "the granule inside the chunk was read"
+        "the block inside the chunk was read"
     );
 }

@@ -76,13 +76,13 @@ impl ModelFs {
             return Err(OpError::IsADirectory);
         };
         let content = content.clone();
-        let granule = self.limits.sector_bytes;
-        let is_aligned = |number: u64| number.is_multiple_of(granule);
+        let sector_bytes = self.limits.sector_bytes;
+        let is_aligned = |number: u64| number.is_multiple_of(sector_bytes);
         let from_end = from_offset + len_bytes;
         let to_end = to_offset + len_bytes;
         let ends_well = is_aligned(len_bytes)
             || (from_end == content.size() && to_end >= self.inode(target).size());
-        let blocks = len_bytes.next_multiple_of(granule);
+        let blocks = len_bytes.next_multiple_of(sector_bytes);
         let overlaps = source == target
             && to_offset < from_offset + blocks
             && from_offset < to_offset + blocks;
@@ -145,17 +145,17 @@ impl ModelFs {
             (Body::File(one), Body::File(other)) => (one, other),
             _ => return Err(OpError::IsADirectory),
         };
-        let granule = self.limits.sector_bytes;
-        let is_aligned = |number: u64| number.is_multiple_of(granule);
+        let sector_bytes = self.limits.sector_bytes;
+        let is_aligned = |number: u64| number.is_multiple_of(sector_bytes);
         let from_end = from_offset + len_bytes;
         let to_end = to_offset + len_bytes;
         let compared = if from_end == one.size() && to_end == other.size() {
             len_bytes
         } else {
-            len_bytes - len_bytes % granule
+            len_bytes - len_bytes % sector_bytes
         };
         let overlaps = source == target
-            && from_offset.abs_diff(to_offset) < compared.next_multiple_of(granule);
+            && from_offset.abs_diff(to_offset) < compared.next_multiple_of(sector_bytes);
         let sums_differ = self.inode(source).nodatasum != self.inode(target).nodatasum;
         if !is_aligned(from_offset)
             || !is_aligned(to_offset)
