@@ -117,7 +117,7 @@ struct OneLog {
 
 impl Visitor for LogReader<'_, '_> {
     fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
-        self.judge_block(root, block)?;
+        self.check_block(root, block)?;
         self.state.check_types(root, block);
         let mut log = self.log.take();
         for (key, bytes) in block.node.items() {
@@ -146,7 +146,7 @@ impl Visitor for LogReader<'_, '_> {
 }
 
 impl LogReader<'_, '_> {
-    fn judge_block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
+    fn check_block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
         let node = block.node;
         let bytenr = node.bytenr().0;
         let at = Place::tree(root.tree).at(bytenr);

@@ -97,7 +97,7 @@ struct Extent {
     has_recorded_refs: bool,
     is_length_reported: bool,
     is_missing_reported: bool,
-    are_blocks_judged: bool,
+    are_blocks_checked: bool,
     reference: Option<Reference>,
     /// Unused references, held back until it is known whether any file uses the extent.
     unused: Vec<Fault>,
@@ -127,7 +127,7 @@ impl Extent {
             has_recorded_refs: false,
             is_length_reported: false,
             is_missing_reported: false,
-            are_blocks_judged: false,
+            are_blocks_checked: false,
             reference: None,
             unused: Vec::new(),
             item_lost: lost.is_some_and(|lost| lost.overlaps(bytenr, last)),
@@ -191,8 +191,8 @@ impl Extent {
     }
 
     /// Checks whether the block exists on both sides.
-    fn judge_blocks(&mut self, state: &mut State<'_>) {
-        if std::mem::replace(&mut self.are_blocks_judged, true) {
+    fn check_blocks(&mut self, state: &mut State<'_>) {
+        if std::mem::replace(&mut self.are_blocks_checked, true) {
             return;
         }
         let [item, tree] = self.block;
@@ -224,7 +224,7 @@ impl Extent {
         let Some(reference) = self.reference.take() else {
             return;
         };
-        self.judge_blocks(state);
+        self.check_blocks(state);
         let [recorded, found] = reference.counts;
         if recorded == found {
             return;
@@ -289,7 +289,7 @@ impl Extent {
 
     fn finish(&mut self, state: &mut State<'_>) {
         self.finish_reference(state);
-        self.judge_blocks(state);
+        self.check_blocks(state);
         match self.data_item {
             Some(length) if !self.is_used && self.has_recorded_refs => {
                 let fault = Fault::DataExtentUnused { length };

@@ -28,13 +28,13 @@ pub(crate) fn check(
     let is_current = superblock.uuid_tree_generation == superblock.generation;
     let wanted = roots.uuids();
     let mut reader = Reader {
-        is_judged: is_current && volume.is_current(),
+        is_checked: is_current && volume.is_current(),
         wanted: wanted.clone(),
         roots_lost: state.has_lost(RootId::ROOT_TREE),
         state,
     };
     walk(volume, &[root], &mut reader)?;
-    if !reader.is_judged {
+    if !reader.is_checked {
         return Ok(());
     }
     let missing = reader.wanted;
@@ -66,7 +66,7 @@ fn is_too_many(subvolumes: usize, nodesize: usize) -> bool {
 
 struct Reader<'s, 'a> {
     state: &'s mut State<'a>,
-    is_judged: bool,
+    is_checked: bool,
     /// The entries that were not found yet.
     wanted: UuidMap,
     roots_lost: bool,
@@ -84,7 +84,7 @@ impl Visitor for Reader<'_, '_> {
                 key.item_type,
                 KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL
             );
-            if is_uuid && self.is_judged {
+            if is_uuid && self.is_checked {
                 self.entry(key, bytes);
             }
         }

@@ -8,14 +8,15 @@
 //! - POOL-2: an expected device that is absent is in the table as missing.
 //! - POOL-3: a device without an item in the chunk tree is not a member: it is dropped before the first write.
 //!
-//! Not here: choosing between devices that claim the same devid (`assemble`), checking them (`judge`), reads (`read`,
+//! Not here: choosing between devices that claim the same devid (`assemble`), checking them (`device_checks`), reads
+//! (`read`,
 //! `checked`).
 
 mod assemble;
 mod checked;
+mod device_checks;
 mod device_errors;
 mod discard;
-mod judge;
 mod read;
 mod reading;
 mod write;

@@ -63,20 +63,20 @@ pub struct DeviceSuperblocks {
 
 impl DeviceSuperblocks {
     pub fn read(device: &dyn BlockDevice) -> DeviceSuperblocks {
-        Self::read_judged(device, Superblock::validate)
+        Self::read_validated(device, Superblock::validate)
     }
 
     /// Reads the copies and accepts unknown flags. For reading only.
     pub fn read_but_flags(device: &dyn BlockDevice) -> DeviceSuperblocks {
-        Self::read_judged(device, Superblock::validate_but_flags)
+        Self::read_validated(device, Superblock::validate_but_flags)
     }
 
-    fn read_judged(device: &dyn BlockDevice, judge: Judge) -> DeviceSuperblocks {
+    fn read_validated(device: &dyn BlockDevice, validate: Validate) -> DeviceSuperblocks {
         let mut copies: Vec<SuperblockCopy> = SUPERBLOCK_OFFSETS
             .into_iter()
             .enumerate()
             .filter(|&(_, offset)| has_room(device, offset))
-            .map(|(mirror, offset)| read_copy(device, mirror, offset, judge))
+            .map(|(mirror, offset)| read_copy(device, mirror, offset, validate))
             .collect();
         if let Some(first) = copies.first()
             && first.mirror == 0
@@ -240,12 +240,17 @@ fn has_room(device: &dyn BlockDevice, offset: u64) -> bool {
 }
 
 /// Checks whether a copy read from an offset is valid.
-type Judge = fn(&Superblock, u64) -> Result<(), SuperblockError>;
+type Validate = fn(&Superblock, u64) -> Result<(), SuperblockError>;
 
-fn read_copy(device: &dyn BlockDevice, mirror: usize, offset: u64, judge: Judge) -> SuperblockCopy {
+fn read_copy(
+    device: &dyn BlockDevice,
+    mirror: usize,
+    offset: u64,
+    validate: Validate,
+) -> SuperblockCopy {
     let mut block = Box::new(Superblock::new_zeroed());
     let problem = match device.read_at(block.as_mut_bytes(), offset) {
-        Ok(()) => judge(&block, offset).err().map(CopyProblem::from),
+        Ok(()) => validate(&block, offset).err().map(CopyProblem::from),
         Err(source) => Some(CopyProblem::Read(source)),
     };
     let unreadable = matches!(problem, Some(CopyProblem::Read(_)));

@@ -151,14 +151,14 @@ pub(super) fn find_faults(
     let mut group: Vec<Record> = Vec::new();
     while let Some(record) = sorted.next_record()? {
         if group.first().is_some_and(|first| first[..2] != record[..2]) {
-            judge(state, volume, root, &group);
+            check_group(state, volume, root, &group);
             group.clear();
         }
         if group.len() < MAX_GROUP {
             group.push(record);
         }
     }
-    judge(state, volume, root, &group);
+    check_group(state, volume, root, &group);
     Ok(())
 }
 
@@ -249,7 +249,7 @@ impl Recorder<'_> {
 }
 
 /// Checks all records of one name in one directory.
-fn judge(state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot, group: &[Record]) {
+fn check_group(state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot, group: &[Record]) {
     let Some(&[dir, ..]) = group.first() else {
         return;
     };
@@ -274,7 +274,7 @@ fn judge(state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot, group: 
             index: find(INDEX),
             reference: find(REF),
         };
-        child.judge(state, volume, root);
+        child.check(state, volume, root);
     }
 }
 
@@ -297,7 +297,7 @@ impl Child {
         InodeItem::ref_from_bytes(&item).is_ok_and(|inode| inode.nlink.get() == 0)
     }
 
-    fn judge(&self, state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot) {
+    fn check(&self, state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot) {
         let (tree, inode) = (root.tree, self.inode);
         let dir_lost = state.may_have_lost(tree, self.dir);
         let inode_lost = state.may_have_lost(tree, inode);

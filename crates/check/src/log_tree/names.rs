@@ -66,20 +66,20 @@ impl LoggedNames {
         let mut group: Vec<Record> = Vec::new();
         while let Some(record) = sorted.next_record()? {
             if group.first().is_some_and(|first| first[..2] != record[..2]) {
-                judge(state, &group, is_lost);
+                check_group(state, &group, is_lost);
                 group.clear();
             }
             if group.len() < MAX_GROUP && group.last() != Some(&record) {
                 group.push(record);
             }
         }
-        judge(state, &group, is_lost);
+        check_group(state, &group, is_lost);
         Ok(())
     }
 }
 
 /// Checks all records of one name in one directory.
-fn judge(state: &mut State<'_>, group: &[Record], is_lost: bool) {
+fn check_group(state: &mut State<'_>, group: &[Record], is_lost: bool) {
     let of = |kind: NameKind| {
         let records = group.iter().filter(move |r| r[2] == kind.number());
         records.map(|&[dir, _, _, inode, index]| (dir, inode, index))

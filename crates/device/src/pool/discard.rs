@@ -244,7 +244,7 @@ impl Pool {
             self.discards.ns.fetch_add(took, Ordering::Relaxed);
             let mut failure = None;
             for (number, discard) in numbers.into_iter().zip(batch) {
-                match self.judge_discard(present, discard) {
+                match self.count_discard(present, discard) {
                     Ok(bytes) => {
                         if let Ok(discarded) = &mut outcomes[number] {
                             *discarded += bytes;
@@ -258,7 +258,7 @@ impl Pool {
     }
 
     /// Returns the number of bytes that the device discarded.
-    fn judge_discard(
+    fn count_discard(
         &self,
         present: &PresentDevice,
         discard: DeviceDiscard,

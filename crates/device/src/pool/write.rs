@@ -339,7 +339,7 @@ impl Pool {
         between: impl FnMut() -> Result<(), E>,
     ) -> Result<Reached, E> {
         nonblocking::check().map_err(DeviceError::from)?;
-        // From here on, copies with this generation are our own (JUDGE-2), even if not all of them are written.
+        // From here on, copies with this generation are our own (DEVICE-CHECKS-2), even if not all of them are written.
         let generation = superblock.generation.get();
         self.generation.fetch_max(generation, Ordering::AcqRel);
         // COPIES-1

@@ -271,10 +271,10 @@ impl Files {
         dst: &'a Arc<Inode>,
         share: Share,
     ) -> Result<(DelallocReservation, usize, Pair<'a>)> {
-        let met = self.extents_to_share(src, dst, share)?;
+        let extents = self.extents_to_share(src, dst, share)?;
         let mut writes = self.writes_data(src, dst, share)?;
         loop {
-            let (delalloc, step) = self.reserve_for_clone(writes, met)?;
+            let (delalloc, step) = self.reserve_for_clone(writes, extents)?;
             let mut pair = Pair::lock(src, dst)?;
             pair.write_back(self)?;
             if writes || !self.writes_data(src, dst, share)? {
@@ -313,12 +313,12 @@ impl Files {
         Ok(from.max(self.extents_in(dst, within(share.to), STEP)?))
     }
 
-    /// Reserves the worst case of a step with `met` extents, or of a small step if there is no room for that.
+    /// Reserves the worst case of a step with that many `extents`, or of a small step if there is no room for that.
     /// With `writes_data` it also reserves data space. Also returns the most extents that a step may change.
     fn reserve_for_clone(
         &self,
         writes_data: bool,
-        met: usize,
+        extents: usize,
     ) -> Result<(DelallocReservation, usize)> {
         let sectorsize = self.roots.sectorsize();
         let inline_bytes = WriteBuffer::need_bytes(0, sectorsize, sectorsize);
@@ -327,7 +327,7 @@ impl Files {
         } else {
             0
         };
-        let step = met.clamp(LEAST_STEP, STEP);
+        let step = extents.clamp(LEAST_STEP, STEP);
         match self.inodes.reserve_delalloc(data_bytes, cost_of(step)) {
             Err(error) if error.is_no_space() && step > LEAST_STEP => {}
             delalloc => return Ok((delalloc?, step)),

@@ -89,11 +89,11 @@ struct Steps {
 }
 
 impl Steps {
-    /// Returns the limits of a step for a range with at most `met` extents.
-    fn of(mode: Fallocate, is_full: bool, met: usize) -> Steps {
+    /// Returns the limits of a step for a range with at most `most_extents`.
+    fn of(mode: Fallocate, is_full: bool, most_extents: usize) -> Steps {
         let frees_space = mode == Fallocate::PunchHole;
         let extents = match (is_full, frees_space) {
-            (false, _) => met.clamp(STEP_WHEN_FULL, STEP),
+            (false, _) => most_extents.clamp(STEP_WHEN_FULL, STEP),
             (true, false) => STEP_WHEN_FULL,
             (true, true) => PUNCH_WHEN_FULL,
         };
@@ -237,10 +237,10 @@ impl Files {
             let small_bytes = self.small_bytes(inode, mode, range, is_whole_hole)?;
             let piece_bytes = self.inodes.transactions()?.space.average_free_run_bytes();
             let extra_extents = piece_bytes.map_or(0, |piece| data_bytes / piece.max(sectorsize));
-            let met = self.extents_in(inode, touched.clone(), STEP)?;
+            let old_extents = self.extents_in(inode, touched.clone(), STEP)?;
             // New extents may appear before, behind and between the existing ones.
-            let met = (2 * met + 1).saturating_add(extra_extents as usize);
-            let (edges, steps) = self.reserve_steps(mode, small_bytes, met)?;
+            let most_extents = (2 * old_extents + 1).saturating_add(extra_extents as usize);
+            let (edges, steps) = self.reserve_steps(mode, small_bytes, most_extents)?;
             let space = match self
                 .inodes
                 .reserve_delalloc(data_bytes, EditEstimate::default())
@@ -303,20 +303,20 @@ impl Files {
         })
     }
 
-    /// Reserves `data_bytes` and the items of one step of at most `met` extents. Falls back to a small step
+    /// Reserves `data_bytes` and the items of one step of at most `most_extents`. Falls back to a small step
     /// if there is no room for more.
     fn reserve_steps(
         &self,
         mode: Fallocate,
         data_bytes: u64,
-        met: usize,
+        most_extents: usize,
     ) -> Result<(DelallocReservation, Steps)> {
-        let steps = Steps::of(mode, false, met);
+        let steps = Steps::of(mode, false, most_extents);
         match self.inodes.reserve_delalloc(data_bytes, steps.cost()) {
             Err(error) if error.is_no_space() => {}
             delalloc => return Ok((delalloc?, steps)),
         }
-        let steps = Steps::of(mode, true, met);
+        let steps = Steps::of(mode, true, most_extents);
         Ok((
             self.inodes.reserve_delalloc(data_bytes, steps.cost())?,
             steps,

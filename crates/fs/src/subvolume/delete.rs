@@ -44,16 +44,16 @@ impl Subvolumes {
         loop {
             let place = self.roots.subvolume_place(id).map_err(Error::from)?;
             let place = place.ok_or(Error::NoSuchSubvolume(id))?;
-            let mut met = None;
+            let mut found_dir = None;
             let deleted = self.delete_locked(place.dir, &place.name, false, |found| {
-                met = Some(found);
+                found_dir = Some(found);
                 if found == root {
                     check(place.dir, root)
                 } else {
                     Err(Error::NotFound.into())
                 }
             });
-            let was_moved = match (met, &deleted) {
+            let was_moved = match (found_dir, &deleted) {
                 (Some(found), _) => found != root,
                 (None, Ok(_)) => false,
                 (None, Err(_)) => {

@@ -183,7 +183,7 @@ fn open_files(made: &KernelVolume) -> Arc<Volume> {
     Volume::open(made.devices(), &options()).unwrap()
 }
 
-fn judge(made: &KernelVolume) {
+fn check_with_kernel(made: &KernelVolume) {
     made.check().unwrap();
     let mount = made.mount("").unwrap();
     btrfs(&["scrub", "start", "-B", text(mount.path())]);
@@ -228,7 +228,7 @@ fn kernel_accepts_edits_of_blocks_that_its_snapshots_share() {
         let volume = open_files(&made);
         edit_all(&volume, &mut rng, 3);
         drop(volume);
-        judge(&made);
+        check_with_kernel(&made);
         // The kernel continues the half-done deletion.
         let mount = made.mount("").unwrap();
         btrfs(&["subvolume", "delete", text(&mount.path().join("second"))]);
@@ -251,7 +251,7 @@ fn kernel_accepts_edits_of_blocks_that_its_snapshots_share() {
         );
         edit_all(&volume, &mut rng, 2);
         drop(volume);
-        judge(&made);
+        check_with_kernel(&made);
     }
 }
 
@@ -286,7 +286,7 @@ fn kernel_accepts_chunks_that_commits_made_and_removed() {
         assert!(chunks() > before, "{spec:?}");
         drop(tree);
         drop(volume);
-        judge(&made);
+        check_with_kernel(&made);
 
         let volume = open_files(&made);
         let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
@@ -305,6 +305,6 @@ fn kernel_accepts_chunks_that_commits_made_and_removed() {
         assert!(groups.iter().filter(is_empty).count() <= 1, "{spec:?}");
         drop(tree);
         drop(volume);
-        judge(&made);
+        check_with_kernel(&made);
     }
 }

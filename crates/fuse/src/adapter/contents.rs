@@ -451,7 +451,7 @@ impl<S: Source> Adapter<S> {
         let mut found = self.found(id, offset, what)?;
         if self.connection_flags.writable && !self.asks_opens {
             // A hole with dirty pages is not a hole.
-            while let Some(hole) = self.hole_met(id, offset, what, found)? {
+            while let Some(hole) = self.hole_at(id, offset, what, found)? {
                 nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
                 self.flush(id, hole, For::Search)?;
                 match self.found(id, offset, what)? {
@@ -472,7 +472,7 @@ impl<S: Source> Adapter<S> {
     }
 
     /// Returns offset and length of the hole that an answer to `seek` depends on.
-    fn hole_met(
+    fn hole_at(
         &self,
         id: FileId,
         offset: u64,

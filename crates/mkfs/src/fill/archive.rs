@@ -75,7 +75,7 @@ impl Archive {
     pub(super) fn scan(&mut self, watch: &mut Watch<'_>) -> Result<(), FillError> {
         while let Some(member) = self.members.next_member()? {
             watch.ask()?;
-            self.meet(member, None)?;
+            self.visit(member, None)?;
         }
         Ok(self.names.finish()?)
     }
@@ -88,7 +88,7 @@ impl Archive {
     ) -> Result<(), FillError> {
         while let Some(member) = self.members.next_member()? {
             watch.begin(|| PathBuf::from(OsStr::from_bytes(&member.path)))?;
-            self.meet(member, Some((data, watch)))?;
+            self.visit(member, Some((data, watch)))?;
             if data.is_over() {
                 self.coding.skip_contents();
             }
@@ -123,7 +123,7 @@ impl Archive {
         self.left_out.get_or_insert_with(first).files += 1;
     }
 
-    fn meet(
+    fn visit(
         &mut self,
         member: Member,
         placing: Option<(&mut DataSpace<'_>, &mut Watch<'_>)>,

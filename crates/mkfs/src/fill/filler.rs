@@ -133,7 +133,7 @@ impl<'a, 'd> Filler<'a, 'd> {
                 source.skip_contents();
             }
         }
-        if let Some(path) = source.unmet() {
+        if let Some(path) = source.unvisited() {
             return Err(FillError::NotFound { path });
         }
         let links = std::mem::replace(&mut self.links, Links::new(self.setup.scratch));

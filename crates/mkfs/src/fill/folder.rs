@@ -92,7 +92,7 @@ pub(super) struct Folder {
     steps: Option<Receiver<WalkStep>>,
     run: Option<Receiver<Result<Batch, FillError>>>,
     ready: VecDeque<Event>,
-    unmet: Option<PathBuf>,
+    unvisited: Option<PathBuf>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -134,7 +134,7 @@ impl Folder {
             steps: Some(steps),
             run: None,
             ready: VecDeque::new(),
-            unmet: None,
+            unvisited: None,
             threads,
         })
     }
@@ -161,8 +161,8 @@ impl Source for Folder {
                 WalkStep::Event(event) => return Ok(Some(event)),
                 WalkStep::Files(run) => self.run = Some(run),
                 WalkStep::Failed(error) => return Err(error),
-                WalkStep::Done(unmet) => {
-                    self.unmet = unmet;
+                WalkStep::Done(unvisited) => {
+                    self.unvisited = unvisited;
                     self.steps = None;
                 }
             }
@@ -173,8 +173,8 @@ impl Source for Folder {
         self.options.coding.skip_contents();
     }
 
-    fn unmet(&self) -> Option<PathBuf> {
-        self.unmet.clone()
+    fn unvisited(&self) -> Option<PathBuf> {
+        self.unvisited.clone()
     }
 }
 

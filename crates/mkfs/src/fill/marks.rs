@@ -27,7 +27,7 @@ struct Mark {
     /// The index of the request.
     subvolume: Option<usize>,
     flags: InodeFlags,
-    is_met: bool,
+    is_visited: bool,
 }
 
 /// The marks of a path.
@@ -48,17 +48,17 @@ impl Marks {
         for path in dense {
             let mark = marks.at(path);
             mark.flags |= DENSE;
-            mark.is_met = true;
+            mark.is_visited = true;
         }
         for (number, request) in subvolumes.iter().enumerate() {
             let mark = marks.at(&request.path);
             mark.subvolume = Some(number);
-            mark.is_met = false;
+            mark.is_visited = false;
         }
         for request in flags {
             let mark = marks.at(&request.path);
             mark.flags |= request.flags;
-            mark.is_met = false;
+            mark.is_visited = false;
         }
         marks
     }
@@ -72,14 +72,14 @@ impl Marks {
     }
 
     /// Returns the marks of a path. `inherited` are the flags of its directory. The path of the root is empty.
-    pub(super) fn meet(&mut self, path: &[u8], is_dir: bool, inherited: InodeFlags) -> Marked {
+    pub(super) fn visit(&mut self, path: &[u8], is_dir: bool, inherited: InodeFlags) -> Marked {
         let Some(mark) = self.by_path.get_mut(path) else {
             return Marked {
                 subvolume: None,
                 flags: inherited,
             };
         };
-        mark.is_met |= is_dir || mark.subvolume.is_none();
+        mark.is_visited |= is_dir || mark.subvolume.is_none();
         match mark.subvolume.filter(|_| is_dir) {
             None => Marked {
                 subvolume: None,
@@ -93,10 +93,10 @@ impl Marks {
     }
 
     /// Returns a requested path that was not found. The result is deterministic.
-    pub(super) fn unmet(&self) -> Option<PathBuf> {
+    pub(super) fn unvisited(&self) -> Option<PathBuf> {
         let marks = self.by_path.iter();
-        let unmet = marks.filter(|(_, mark)| !mark.is_met);
-        let first = unmet.map(|(path, _)| path).min();
+        let unvisited = marks.filter(|(_, mark)| !mark.is_visited);
+        let first = unvisited.map(|(path, _)| path).min();
         first.map(|path| PathBuf::from(OsStr::from_bytes(path)))
     }
 }

@@ -175,7 +175,7 @@ pub(super) trait Source {
     fn skip_contents(&mut self);
 
     /// Returns a requested path for a subvolume or flags that was not found.
-    fn unmet(&self) -> Option<PathBuf>;
+    fn unvisited(&self) -> Option<PathBuf>;
 
     /// Returns the ACLs of the source that were left out.
     fn left_out(&self) -> Option<LeftOutAcls> {

@@ -136,7 +136,7 @@ impl Discard {
         let region = out.region().clone();
         // ASYNC-DISCARD-2
         let discarded = self.pool.discard(region.start, region.len);
-        let is_trimmed = self.judge(&discarded, region.len);
+        let is_trimmed = self.covers_region(&discarded, region.len);
         out.set_trimmed(is_trimmed);
         drop(out);
         if is_trimmed {
@@ -170,7 +170,7 @@ impl Discard {
         let region = out.region().clone();
         let (offset, len) = (region.offset, region.len);
         let discarded = self.pool.discard_physical(region.devid, offset, len);
-        let is_trimmed = self.judge(&discarded, len);
+        let is_trimmed = self.covers_region(&discarded, len);
         out.set_trimmed(is_trimmed);
         drop(out);
         if is_trimmed {
@@ -181,7 +181,7 @@ impl Discard {
     }
 
     /// Returns whether all whole device units within a region of `len` bytes were discarded (ASYNC-DISCARD-3).
-    pub(super) fn judge(&self, discarded: &Result<u64, DeviceError>, len: u64) -> bool {
+    pub(super) fn covers_region(&self, discarded: &Result<u64, DeviceError>, len: u64) -> bool {
         match discarded {
             // The host has no space left to punch the hole, or one of several devices does not support discards.
             Ok(0) if len >= 2 * self.pool.discard_granularity() => false,

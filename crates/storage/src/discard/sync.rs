@@ -40,7 +40,7 @@ impl Discard {
     }
 
     fn count_sync(&self, len: u64, discarded: Result<u64, DeviceError>) {
-        if self.judge(&discarded, len) {
+        if self.covers_region(&discarded, len) {
             self.counters.count(&discarded, len);
             self.counters.sync_bytes.fetch_add(len, Ordering::Relaxed);
         }

@@ -135,7 +135,7 @@ impl<'d> Trim<'d, '_> {
     }
 
     fn count(&mut self, len: u64, discarded: Result<u64, DeviceError>) -> bool {
-        let is_trimmed = self.discard.judge(&discarded, len);
+        let is_trimmed = self.discard.covers_region(&discarded, len);
         self.discard.counters.count(&discarded, len);
         match discarded {
             Ok(bytes) => {

@@ -386,7 +386,7 @@ impl BlockGroup {
         let mut state = self.state.lock();
         if let Free::Loaded(free) = &mut state.free {
             let added = free.add(start, len);
-            self.judge(&mut state, added);
+            self.disable_on_error(&mut state, added);
             let freed = start..start + len;
             self.note_untrimmed(&mut state, std::slice::from_ref(&freed));
         }
@@ -435,13 +435,13 @@ impl BlockGroup {
         }
         state.pinned = state.pinned.saturating_sub(bytes);
         self.info.pinned.fetch_sub(bytes, Ordering::SeqCst);
-        self.judge(&mut state, wrong);
+        self.disable_on_error(&mut state, wrong);
         self.note_untrimmed(&mut state, ranges);
         self.recount(&mut state);
     }
 
     /// Makes the group unusable if the result is an error (GROUP-3).
-    fn judge(&self, state: &mut GroupState, result: Result<(), FreeSpaceError>) {
+    fn disable_on_error(&self, state: &mut GroupState, result: Result<(), FreeSpaceError>) {
         if let Err(error) = result {
             tracing::error!(group = %self.start, %error, "free space of a block group is damaged");
             state.free = Free::Unusable;

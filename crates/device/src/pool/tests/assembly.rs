@@ -278,7 +278,7 @@ fn device_that_the_chunk_tree_does_not_name_is_left_alone() {
     assert_eq!(generation(&volume.devices[1]), 20);
 }
 
-// JUDGE-1 for the total of bytes.
+// DEVICE-CHECKS-1 for the total of bytes.
 #[test]
 fn superblock_that_knows_of_fewer_bytes_than_the_devices_is_read_only() {
     let known = |bytes: u64, options: &PoolOptions| {
@@ -337,7 +337,7 @@ fn older_copy_is_read_on_request_and_never_written() {
     }
 }
 
-// JUDGE-2
+// DEVICE-CHECKS-2
 #[test]
 fn change_by_another_program_is_noticed() {
     let changed = |edit: &dyn Fn(&mut Superblock)| {

@@ -95,7 +95,7 @@ impl Names {
             made,
             scratch: scratch.clone(),
         };
-        let flags = names.marks.meet(b"", true, InodeFlags::empty()).flags;
+        let flags = names.marks.visit(b"", true, InodeFlags::empty()).flags;
         let root = names.made_dir(NONE, (0, 0), flags);
         names.nodes.push(root)?;
         Ok(names)
@@ -137,8 +137,8 @@ impl Names {
         self.subvolumes.get(&id).copied()
     }
 
-    pub(super) fn unmet(&self) -> Option<PathBuf> {
-        self.marks.unmet()
+    pub(super) fn unvisited(&self) -> Option<PathBuf> {
+        self.marks.unvisited()
     }
 
     pub(super) fn path(&self, id: NodeId) -> io::Result<PathBuf> {
@@ -200,7 +200,7 @@ impl Names {
             Default::default()
         } else {
             let path = self.path_bytes(id)?;
-            self.marks.meet(&path, node.is_dir(), inherited)
+            self.marks.visit(&path, node.is_dir(), inherited)
         };
         if node.flags != marked.flags {
             self.update(id, |node| node.flags = marked.flags)?;

@@ -60,10 +60,10 @@ impl Replay {
         })
     }
 
-    /// Calls `meet` with all files in the order of the walk, while it returns true.
+    /// Calls `visit` with all files in the order of the walk, while it returns true.
     fn each_file(
         &mut self,
-        meet: &mut dyn FnMut(&mut Names, &StoredLog, Met) -> Result<bool, FillError>,
+        visit: &mut dyn FnMut(&mut Names, &StoredLog, Met) -> Result<bool, FillError>,
     ) -> Result<bool, FillError> {
         let root = self.names.node(ROOT).map_err(put_aside)?;
         let mut stack = vec![(ROOT, places(&root))];
@@ -87,7 +87,7 @@ impl Replay {
                 Some(_) => self.names.inode(id)?,
                 None => id,
             };
-            if !meet(&mut self.names, &self.stored, (inode, subvolume))? {
+            if !visit(&mut self.names, &self.stored, (inode, subvolume))? {
                 return Ok(false);
             }
         }
@@ -282,8 +282,8 @@ impl Source for Replay {
         self.coding.skip_contents();
     }
 
-    fn unmet(&self) -> Option<PathBuf> {
-        self.names.unmet()
+    fn unvisited(&self) -> Option<PathBuf> {
+        self.names.unvisited()
     }
 
     fn left_out(&self) -> Option<LeftOutAcls> {

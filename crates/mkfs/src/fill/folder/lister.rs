@@ -84,7 +84,7 @@ impl Lister {
 
     pub(super) fn run(mut self) {
         let last = match self.walk() {
-            Ok(()) => WalkStep::Done(self.marks.unmet()),
+            Ok(()) => WalkStep::Done(self.marks.unvisited()),
             Err(Stop::Failed(error)) => WalkStep::Failed(error),
             Err(Stop::NotWanted) => return,
         };
@@ -94,7 +94,7 @@ impl Lister {
 
     fn walk(&mut self) -> Result<(), Stop> {
         if let Some(root) = self.root.take() {
-            let marked = self.marks.meet(b"", true, InodeFlags::empty());
+            let marked = self.marks.visit(b"", true, InodeFlags::empty());
             self.enter(root, Vec::new(), marked)?;
         }
         while let Some(frame) = self.stack.last_mut() {
@@ -172,14 +172,14 @@ impl Lister {
         let flags = frame.flags;
         let dir = frame.dir.as_ref().expect("the lowest directory is open");
         let child = dir.open_dir(&name)?;
-        let marked = self.meet(&name, true, flags);
+        let marked = self.visit(&name, true, flags);
         if !self.marks.are_none() {
             push_name(&mut self.path, &name);
         }
         self.enter(child, name, marked)
     }
 
-    fn meet(&mut self, name: &[u8], is_dir: bool, inherited: InodeFlags) -> Marked {
+    fn visit(&mut self, name: &[u8], is_dir: bool, inherited: InodeFlags) -> Marked {
         if self.marks.are_none() {
             return Marked {
                 subvolume: None,
@@ -188,7 +188,7 @@ impl Lister {
         }
         let len = self.path.len();
         push_name(&mut self.path, name);
-        let marked = self.marks.meet(&self.path, is_dir, inherited);
+        let marked = self.marks.visit(&self.path, is_dir, inherited);
         self.path.truncate(len);
         marked
     }
@@ -213,7 +213,7 @@ impl Lister {
             let name = name.to_vec();
             frame.next += 1;
             let flags = frame.flags;
-            let marked = self.meet(&name, false, flags);
+            let marked = self.visit(&name, false, flags);
             files.push(Listed {
                 name,
                 is_regular: kind == FileType::RegularFile,

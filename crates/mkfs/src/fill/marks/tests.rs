@@ -28,14 +28,14 @@ fn marks() -> Marks {
 #[test]
 fn flags_are_inherited_but_not_into_a_subvolume() {
     let mut marks = marks();
-    let a = marks.meet(b"a", true, PLAIN);
+    let a = marks.visit(b"a", true, PLAIN);
     assert_eq!((a.subvolume, a.flags), (None, InodeFlags::NODATASUM));
-    let b = marks.meet(b"a/b", true, a.flags);
+    let b = marks.visit(b"a/b", true, a.flags);
     assert_eq!(b.flags, InodeFlags::NODATASUM | InodeFlags::NODATACOW);
-    assert_eq!(marks.meet(b"a/c", false, a.flags).flags, a.flags);
-    let sub = marks.meet(b"a/sub", true, a.flags);
+    assert_eq!(marks.visit(b"a/c", false, a.flags).flags, a.flags);
+    let sub = marks.visit(b"a/sub", true, a.flags);
     assert_eq!((sub.subvolume, sub.flags), (Some(0), DENSE));
-    let deep = marks.meet(b"a/sub/deep", false, sub.flags);
+    let deep = marks.visit(b"a/sub/deep", false, sub.flags);
     assert_eq!(deep.flags, InodeFlags::NODATACOW | DENSE);
 }
 
@@ -43,12 +43,12 @@ fn flags_are_inherited_but_not_into_a_subvolume() {
 fn paths_that_are_not_met_are_reported() {
     let mut marks = marks();
     for path in [&b"a"[..], b"a/b", b"a/sub", b"a/sub/deep"] {
-        marks.meet(path, true, PLAIN);
+        marks.visit(path, true, PLAIN);
     }
-    assert_eq!(marks.unmet(), Some(PathBuf::from("missing")));
+    assert_eq!(marks.unvisited(), Some(PathBuf::from("missing")));
     // A regular file cannot become a subvolume.
-    assert_eq!(marks.meet(b"missing", false, PLAIN).subvolume, None);
-    assert!(marks.unmet().is_some());
-    marks.meet(b"missing", true, PLAIN);
-    assert_eq!(marks.unmet(), None);
+    assert_eq!(marks.visit(b"missing", false, PLAIN).subvolume, None);
+    assert!(marks.unvisited().is_some());
+    marks.visit(b"missing", true, PLAIN);
+    assert_eq!(marks.unvisited(), None);
 }

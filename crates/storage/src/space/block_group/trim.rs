@@ -267,7 +267,7 @@ impl BlockGroup {
         state.trim.out -= region.len;
         if let Free::Loaded(free) = &mut state.free {
             let added = free.add(region.start.0, region.len);
-            self.judge(&mut state, added);
+            self.disable_on_error(&mut state, added);
         }
         if !is_trimmed {
             let range = region.start.0..region.end();

@@ -1,8 +1,8 @@
 //! Checks of a pool's devices: consistency with the chunk tree, and changes by others before a commit.
 //!
 //! Invariants
-//! - JUDGE-1: nothing is written to a volume whose superblock or device items contradict its devices.
-//! - JUDGE-2: a commit begins only if copy 0 of each device still belongs to the volume.
+//! - DEVICE-CHECKS-1: nothing is written to a volume whose superblock or device items contradict its devices.
+//! - DEVICE-CHECKS-2: a commit begins only if copy 0 of each device still belongs to the volume.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,7 +75,7 @@ impl Pool {
                 item: item.fsid,
                 device: own,
             };
-            // JUDGE-1
+            // DEVICE-CHECKS-1
             if self.access == Access::Write {
                 return Err(error);
             }
@@ -115,7 +115,7 @@ impl Pool {
         if total_bytes >= devices_bytes || self.is_dump() {
             return Ok(());
         }
-        // JUDGE-1
+        // DEVICE-CHECKS-1
         if self.access == Access::Write {
             return Err(DeviceError::TotalBytes {
                 total_bytes,
@@ -161,7 +161,7 @@ impl Pool {
         self.superblock.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0
     }
 
-    /// Checks that no other program has written to copy 0 of a device (JUDGE-2). A program that ignores locks may
+    /// Checks that no other program has written to copy 0 of a device (DEVICE-CHECKS-2). A program that ignores locks may
     /// have reused the device or committed to the volume.
     ///
     /// Unreadable copies are ignored here.
