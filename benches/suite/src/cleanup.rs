@@ -83,7 +83,7 @@ pub(crate) fn on_signals() -> anyhow::Result<()> {
             let mut byte = [0];
             if io::Read::read_exact(&mut &reader, &mut byte).is_ok() {
                 eprintln!("interrupted: cleaning up");
-                let _nobody_goes_on = everything();
+                let _all_locks = everything();
                 std::process::exit(130);
             }
         })?;

@@ -288,7 +288,7 @@ fn ubtrfs(args: &[&str], image: &Path) -> (bool, String, String) {
 }
 
 #[test]
-fn damaged_blocks_are_reported_and_the_dump_goes_on() {
+fn damaged_blocks_are_reported_and_the_dump_continues() {
     const NODESIZE: usize = 16384;
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("v.img");

@@ -9,8 +9,7 @@
 //! - POOL-3: a device without an item in the chunk tree is not a member: it is dropped before the first write.
 //!
 //! Not here: choosing between devices that claim the same devid (`assemble`), checking them (`device_checks`), reads
-//! (`read`,
-//! `checked`).
+//! (`read`, `checked`).
 
 mod assemble;
 mod checked;

@@ -245,7 +245,7 @@ fn operations_that_commit_by_themselves_are_refused_within_a_group() {
 }
 
 #[test]
-fn group_that_is_too_large_is_an_error_and_the_volume_goes_on() {
+fn group_that_is_too_large_is_an_error_and_the_volume_continues() {
     let volume = Volume::builder()
         .limit_memory(64 << 20)
         .in_memory(1 << 30)

@@ -285,7 +285,7 @@ impl<'v> Reader<'v> {
                 if self
                     .files
                     .rescue
-                    .goes_on_without_tree(error.is_would_block()) =>
+                    .tolerates_missing_tree(error.is_would_block()) =>
             {
                 tracing::debug!(%error, "data is given unverified");
                 return Ok(None);

@@ -103,7 +103,7 @@ impl WriteBuffer {
     /// ones and were reserved ahead.
     pub(crate) fn is_reserved(&self, range: Range<u64>, sectorsize: u64) -> bool {
         let sectors = sectors_of(range, sectorsize);
-        let old_end = if self.goes_on(&sectors) {
+        let old_end = if self.continues_into_ahead(&sectors) {
             self.ahead.start
         } else {
             sectors.end
@@ -114,14 +114,14 @@ impl WriteBuffer {
 
     /// Returns whether a write of `sectors` begins in dirty sectors or right behind them, and ends in those
     /// reserved ahead.
-    fn goes_on(&self, sectors: &Range<u64>) -> bool {
+    fn continues_into_ahead(&self, sectors: &Range<u64>) -> bool {
         (sectors.start..sectors.end).contains(&self.ahead.start) && sectors.end <= self.ahead.end
     }
 
     /// Buffers bytes for which [`WriteBuffer::is_reserved`] is true.
     pub(crate) fn write_reserved(&mut self, offset: u64, bytes: &[u8], sectorsize: u64) {
         let sectors = sectors_of(offset..offset + bytes.len() as u64, sectorsize);
-        if self.goes_on(&sectors) {
+        if self.continues_into_ahead(&sectors) {
             self.ahead.start = sectors.end;
         }
         self.dirty.write(offset, bytes);

@@ -68,10 +68,10 @@ impl DirtyRanges {
     /// own window, as a sequential write is likely to continue.
     fn new_piece(&self, start: u64) -> Vec<u8> {
         let full = |at: u64| self.by_start.get(&at).map(Vec::len) == Some(WINDOW_BYTES as usize);
-        let goes_on =
+        let is_sequential =
             start.is_multiple_of(WINDOW_BYTES) && start.checked_sub(WINDOW_BYTES).is_some_and(full);
         match &self.buffer_pool {
-            Some(buffer_pool) if goes_on => buffer_pool.take(),
+            Some(buffer_pool) if is_sequential => buffer_pool.take(),
             _ => Vec::new(),
         }
     }

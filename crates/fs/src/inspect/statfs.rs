@@ -20,7 +20,7 @@ impl Volume {
                 if self
                     .files
                     .rescue
-                    .goes_on_without_tree(error.is_would_block()) =>
+                    .tolerates_missing_tree(error.is_would_block()) =>
             {
                 let superblock = self.superblock();
                 let (total, used) = (superblock.total_bytes.get(), superblock.bytes_used.get());

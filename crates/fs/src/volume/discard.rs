@@ -58,7 +58,7 @@ impl Volume {
     /// except where it was discarded since the volume was opened. Returns the discarded bytes, counted for
     /// each copy.
     ///
-    /// `goes_on` is called before each region. If it returns false, the trim ends and returns the bytes so
+    /// `keep_going` is called before each region. If it returns false, the trim ends and returns the bytes so
     /// far. No lock is held during the trim that an operation, a group or a commit needs.
     ///
     /// Errors: read-only or closed volume; no device supports discards; less than a sector, or a range beyond
@@ -68,7 +68,7 @@ impl Volume {
         start: u64,
         len: u64,
         min_bytes: u64,
-        goes_on: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<u64> {
         nonblocking::check()?;
         let manager = self.inodes.transactions()?;
@@ -85,7 +85,7 @@ impl Volume {
             len => start.checked_add(len).ok_or(Error::Invalid("range"))?,
         };
         if !manager.is_quiesced() {
-            // Leave the gate after the commit: `goes_on` may wait for a group.
+            // Leave the gate after the commit: `keep_going` may wait for a group.
             let _entered = self.enter();
             self.sync()?;
         }
@@ -94,6 +94,6 @@ impl Volume {
             range: start..end,
             min_bytes,
         };
-        Ok(manager.discard.trim(&request, goes_on)?)
+        Ok(manager.discard.trim(&request, keep_going)?)
     }
 }

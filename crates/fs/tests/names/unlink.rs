@@ -101,7 +101,7 @@ fn directory_ends_before_what_is_made_later() {
 }
 
 #[test]
-fn listing_goes_on_while_entries_come_and_go() {
+fn listing_continues_while_entries_come_and_go() {
     let world = World::new();
     let (volume, top) = (world.volume(), world.top());
     for number in 0..100 {

@@ -96,7 +96,7 @@ impl Survivor {
     }
 
     /// Checks that the volume can be used, and that the next commit removes the leftovers of the cut.
-    fn goes_on(self) -> Result<(), String> {
+    fn stays_usable(self) -> Result<(), String> {
         let volume = self.engine.volume();
         let work = || {
             let top = volume.root_dir(RootId::FS_TREE)?;

@@ -32,8 +32,8 @@ pub(super) fn read_gnu(
     };
     add(&gnu.sparse)?;
     let mut headers = 0;
-    let mut goes_on = gnu.is_extended();
-    while goes_on {
+    let mut has_more = gnu.is_extended();
+    while has_more {
         headers += 1;
         // Each extension has room for 21.
         if headers > MAX_PARTS / 21 {
@@ -42,7 +42,7 @@ pub(super) fn read_gnu(
         let mut more = tar::GnuExtSparseHeader::new();
         stream.read_exact(more.as_mut_bytes(), offset)?;
         add(more.sparse())?;
-        goes_on = more.is_extended();
+        has_more = more.is_extended();
     }
     Ok((size, parts))
 }

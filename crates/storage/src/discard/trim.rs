@@ -27,7 +27,7 @@ pub struct TrimRequest {
 /// A trim in progress.
 struct Trim<'d, 'g> {
     discard: &'d Discard,
-    goes_on: &'g mut dyn FnMut() -> bool,
+    keep_going: &'g mut dyn FnMut() -> bool,
     is_ended: bool,
     bytes: u64,
     error: Option<DeviceError>,
@@ -37,18 +37,18 @@ impl Discard {
     /// Discards free runs of all block groups in the range, and unallocated space that was not discarded before on
     /// every device. Returns the bytes sent to devices; each copy counts.
     ///
-    /// `goes_on` is called before each region, and returns false to end the trim. Closing the volume ends it as well.
+    /// `keep_going` is called before each region, and returns false to end the trim. Closing the volume ends it as well.
     /// Neither is an error.
     ///
     /// Errors: the first error of a device. The trim still processes all other regions.
     pub fn trim(
         &self,
         request: &TrimRequest,
-        goes_on: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<u64, DeviceError> {
         let mut trim = Trim {
             discard: self,
-            goes_on,
+            keep_going,
             is_ended: false,
             bytes: 0,
             error: None,
@@ -79,7 +79,7 @@ impl<'d> Trim<'d, '_> {
     /// is held.
     fn next(&mut self) -> Option<MutexGuard<'d, Queue>> {
         let discard = self.discard;
-        self.is_ended = self.is_ended || !(self.goes_on)() || !discard.is_possible();
+        self.is_ended = self.is_ended || !(self.keep_going)() || !discard.is_possible();
         if self.is_ended {
             return None;
         }

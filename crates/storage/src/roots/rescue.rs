@@ -26,7 +26,7 @@ pub struct Rescue {
 impl Rescue {
     /// Returns whether to ignore a tree that could not be read. A tree that is merely not in memory (`would_block`) is
     /// not damaged.
-    pub fn goes_on_without_tree(&self, would_block: bool) -> bool {
+    pub fn tolerates_missing_tree(&self, would_block: bool) -> bool {
         self.ignore_bad_roots && !would_block
     }
 }

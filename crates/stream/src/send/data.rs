@@ -199,7 +199,7 @@ impl Job<'_> {
             if !is_same {
                 match (&stored, &mut held) {
                     (Stored::Disk(next), Some((disk, range)))
-                        if range.end == at && disk.goes_on_with(range, next) =>
+                        if range.end == at && disk.is_followed_by(range, next) =>
                     {
                         range.end = to;
                     }

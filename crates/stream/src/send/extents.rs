@@ -39,7 +39,7 @@ pub(super) struct DiskRange {
 
 impl DiskRange {
     /// Returns whether `next` directly follows this part, which covers `range`, in the same extent.
-    pub(super) fn goes_on_with(&self, range: &Range<u64>, next: &DiskRange) -> bool {
+    pub(super) fn is_followed_by(&self, range: &Range<u64>, next: &DiskRange) -> bool {
         let behind = self.offset.checked_add(range.end - range.start);
         next.extent == self.extent && Some(next.offset) == behind
     }

@@ -294,14 +294,14 @@ fn read_under_way_keeps_discards_back() {
     manager.discard.set_clock(Duration::ZERO);
     assert!(matches!(manager.discard_step(), DiscardStep::NotBefore(_)));
     manager.discard.set_clock(Duration::from_secs(1000));
-    let (begun, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (begun, continued) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let is_first = AtomicUsize::new(0);
     device.hook({
-        let (begun, goes_on) = (Arc::clone(&begun), Arc::clone(&goes_on));
+        let (begun, continued) = (Arc::clone(&begun), Arc::clone(&continued));
         move |request| {
             if request == Request::Read && is_first.fetch_add(1, Ordering::Relaxed) == 0 {
                 begun.wait();
-                goes_on.wait();
+                continued.wait();
             }
         }
     });
@@ -310,7 +310,7 @@ fn read_under_way_keeps_discards_back() {
         begun.wait();
         let mut pace = DiscardPace::default();
         let looks = [(); 3].map(|()| manager.discard_when_idle(&mut pace));
-        goes_on.wait();
+        continued.wait();
         assert_eq!(looks, [DiscardStep::Busy; 3]);
     });
     device.unhook();

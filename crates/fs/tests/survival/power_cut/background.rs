@@ -88,7 +88,7 @@ fn threads_survive_beside(
             judge_crash(history, &shown, promise, &rules)
                 .map_err(|fault| format!("thread {thread}: {fault}"))?;
         }
-        survivor.goes_on()
+        survivor.stays_usable()
     };
     let cuts = each_cut(&recording, &plan, step, judge);
     println!("{name}: {cuts} states, {} flushes", recording.flushes());

@@ -70,7 +70,7 @@ fn blocks_survive(name: &str, layout: &Layout, options: &OpenOptions, commits: C
                 .judge(&found, overwrite, (promise.at_least, promise.at_most))
                 .map_err(|fault| format!("file {file}: {fault}"))?;
         }
-        survivor.goes_on()
+        survivor.stays_usable()
     };
     let cuts = each_cut(&recording, &plan, step, judge);
     println!("{name}: {cuts} states, {} flushes", recording.flushes());

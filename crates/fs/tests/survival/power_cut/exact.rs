@@ -47,7 +47,7 @@ fn script_survives(
         let survivor = Survivor::open(state, options)?;
         logs += usize::from(survivor.had_log);
         legal(&history, &survivor.shown(), state, &Rules::default())?;
-        survivor.goes_on()
+        survivor.stays_usable()
     });
     println!("{name}: {cuts} states, {logs} with a log, {flushes} flushes");
     logs

@@ -166,7 +166,7 @@ fn sectors_written_in_place_are_old_or_new() {
                 return Err("reserved space shows what it never held".to_owned());
             }
         }
-        survivor.goes_on()
+        survivor.stays_usable()
     };
     let cuts = each_cut(&recorder.recording(), &plan, 1, judge);
     println!("{cuts} states");

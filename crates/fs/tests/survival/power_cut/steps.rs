@@ -48,7 +48,7 @@ fn fill(volume: &Volume, files: u64) {
 }
 
 /// Checks that the kernel continues the interrupted deletion.
-fn kernel_goes_on(state: &CrashState) -> Result<(), Box<dyn std::error::Error>> {
+fn kernel_continues(state: &CrashState) -> Result<(), Box<dyn std::error::Error>> {
     let scratch = Scratch::new()?;
     let file = scratch.path().join("image");
     save_image(&state.devices[0], &file)?;
@@ -116,12 +116,12 @@ fn subvolume_is_deleted_in_steps() {
             }
             if judges_by_kernel && half % count(100, 40) == 2 {
                 kernels += 1;
-                kernel_goes_on(state).map_err(|error| error.to_string())?;
+                kernel_continues(state).map_err(|error| error.to_string())?;
             }
         }
         let freed = volume.free_deleted_subvolumes();
         freed.map_err(|error| error.to_string())?;
-        survivor.goes_on()
+        survivor.stays_usable()
     });
     println!("{TEST}: {cuts} states, {half} of them half deleted, {kernels} seen by the kernel");
     assert!(half > 3);
@@ -206,7 +206,7 @@ fn free_space_turns_to_bitmaps_and_back() {
         if !phases[at_least..=at_most.max(at_least)].contains(&bytes) {
             return Err("the file is of no moment since the last sync".to_owned());
         }
-        survivor.goes_on()
+        survivor.stays_usable()
     });
     println!("{TEST}: {cuts} states");
 }

@@ -27,13 +27,13 @@ pub fn shrink(ops: &[Op], fails: impl FnMut(&[Op]) -> bool) -> Vec<Op> {
 fn shrink_within(time: Duration, ops: &[Op], mut fails: impl FnMut(&[Op]) -> bool) -> Vec<Op> {
     let mut tries = 0;
     let end = Instant::now() + time;
-    let mut goes_on = move || {
+    let mut keep_going = move || {
         tries += 1;
         tries <= TRIES && Instant::now() < end
     };
     let mut ops = ops.to_vec();
     let mut len = ops.len() / END;
-    while len > 0 && len < ops.len() && goes_on() {
+    while len > 0 && len < ops.len() && keep_going() {
         if fails(&ops[ops.len() - len..]) {
             ops.drain(..ops.len() - len);
             break;
@@ -45,7 +45,7 @@ fn shrink_within(time: Duration, ops: &[Op], mut fails: impl FnMut(&[Op]) -> boo
         let mut at = 0;
         let mut is_shorter = false;
         while at < ops.len() {
-            if !goes_on() {
+            if !keep_going() {
                 return ops;
             }
             let end = (at + part).min(ops.len());

@@ -69,11 +69,11 @@ impl Volume {
     /// after `armed` was set.
     fn pause_once(&self, kind: Request, armed: Arc<AtomicBool>) -> [Arc<Barrier>; 2] {
         let barriers = [(); 2].map(|()| Arc::new(Barrier::new(2)));
-        let [is_there, goes_on] = barriers.clone();
+        let [is_there, continued] = barriers.clone();
         self.hooks.hook(move |request| {
             if request == kind && armed.swap(false, Ordering::Relaxed) {
                 is_there.wait();
-                goes_on.wait();
+                continued.wait();
             }
         });
         barriers

@@ -55,7 +55,7 @@ fn log_of_a_commit_in_progress_is_not_charged_to_the_next_transaction() {
 
 /// Starts an operation on a volume without memory for it, and calls `after` once it waits. Returns whether it
 /// continued.
-fn goes_on(opened: &Opened, after: impl FnOnce()) -> bool {
+fn continues_after(opened: &Opened, after: impl FnOnce()) -> bool {
     let manager = &opened.manager;
     let waits = || manager.stats().delta_waits.count;
     let before = waits();
@@ -82,11 +82,11 @@ fn goes_on(opened: &Opened, after: impl FnOnce()) -> bool {
 fn operation_waits_for_no_freeze_of_an_empty_transaction() {
     let opened = open_small();
     write_log(&opened);
-    assert!(goes_on(&opened, || ()));
+    assert!(continues_after(&opened, || ()));
 }
 
 #[test]
-fn operation_goes_on_when_a_freeze_finds_nothing() {
+fn operation_continues_when_a_freeze_finds_nothing() {
     const COUNT: u64 = 2000;
     let opened = open_small();
     let manager = &opened.manager;
@@ -105,7 +105,7 @@ fn operation_goes_on_when_a_freeze_finds_nothing() {
     };
     change(|txn, extent, data| txn.add_data_ref(extent, data));
     assert!(!manager.has_memory_for(EditEstimate::items(1)));
-    assert!(goes_on(&opened, || {
+    assert!(continues_after(&opened, || {
         change(|txn, extent, data| txn.drop_data_ref(extent, data));
         manager.commit_running().unwrap();
     }));

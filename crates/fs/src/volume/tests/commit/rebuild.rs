@@ -109,7 +109,7 @@ impl Place {
 }
 
 #[test]
-fn full_volume_goes_on_without_a_free_space_tree() {
+fn full_volume_continues_without_a_free_space_tree() {
     Place::spread_out()
         .reopen_without_tree()
         .assert_is_rebuilt();
@@ -117,7 +117,7 @@ fn full_volume_goes_on_without_a_free_space_tree() {
 
 /// The tree is also wrong, although marked as valid.
 #[test]
-fn full_volume_goes_on_without_a_free_space_tree_that_is_not_trusted() {
+fn full_volume_continues_without_a_free_space_tree_that_is_not_trusted() {
     let mut place = Place::spread_out().reopen_without_tree();
     let room = place.metadata().free_bytes;
     let options = OpenOptions::new().clear_free_space_tree(true);
