@@ -8,12 +8,12 @@
 //! Not here: the effects of commands on a volume (`volume`), parsing them (`format`).
 
 mod apply;
+mod deferred;
 mod encoded;
 mod error;
 mod parent;
 mod path;
 mod path_cache;
-mod put_off;
 mod target;
 mod volume;
 
@@ -32,8 +32,8 @@ pub use volume::{VolumeTarget, Watcher};
 use ubtrfs_format::item::FileKind;
 
 use crate::format::{Command, CommandKind, StreamReader};
+use deferred::Deferred;
 use encoded::Decoder;
-use put_off::PutOff;
 
 /// The file type bits of a mode.
 const TYPE: u64 = FileKind::MODE_BITS as u64;
@@ -95,7 +95,7 @@ pub struct Receiver<'a> {
     options: ReceiveOptions,
     current: Option<Current>,
     decoder: Decoder,
-    put_off: PutOff,
+    deferred: Deferred,
 }
 
 /// The failed command.
@@ -126,7 +126,7 @@ impl<'a> Receiver<'a> {
             options,
             current: None,
             decoder: Decoder::default(),
-            put_off: PutOff::default(),
+            deferred: Deferred::default(),
         }
     }
 
@@ -159,15 +159,15 @@ impl<'a> Receiver<'a> {
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error.into()),
             };
-            if !self.put_off(&command, offset) {
-                self.do_put_off(&mut failed)?;
+            if !self.defer(&command, offset) {
+                self.run_deferred(&mut failed)?;
                 self.do_one(&command, offset, &mut failed)?;
             }
             let end = stream.offset();
             self.observer.advanced(end - offset);
             offset = end;
         };
-        self.do_put_off(&mut failed)?;
+        self.run_deferred(&mut failed)?;
         ended?;
         match failed {
             0 => Ok(()),
@@ -191,7 +191,7 @@ impl<'a> Receiver<'a> {
         if begins && let Err(fault) = self.finish() {
             self.fail(of(), fault, failed)?;
         }
-        if self.put_off(command, offset) {
+        if self.defer(command, offset) {
             return Ok(());
         }
         match self.apply(command) {

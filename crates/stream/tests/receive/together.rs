@@ -104,7 +104,7 @@ fn receive_all(stream: &[u8]) -> (Arc<Volume>, Failures) {
 
 #[test]
 fn each_command_that_fails_is_named() {
-    // PUT-OFF-2
+    // DEFERRED-2
     let commands = [
         mkfile(b"a", 257),
         chown(b"gone", 10),
@@ -116,7 +116,7 @@ fn each_command_that_fails_is_named() {
     ];
     let stream = stream_of(&commands);
     let offset = |at: usize| stream_of(&commands[..at]).len() as u64;
-    // PUT-OFF-1: all commands are executed, although the stream has no end.
+    // DEFERRED-1: all commands are executed, although the stream has no end.
     let (volume, failures) = receive_all(&stream);
     let wanted = [
         ("chown", offset(1), b"gone".to_vec()),
@@ -232,7 +232,7 @@ fn files_take_over_what_their_first_directory_hands_on() {
 
 #[test]
 fn each_of_two_failures_is_named() {
-    // PUT-OFF-2
+    // DEFERRED-2
     let commands = [
         mkfile(b"a", 257),
         mkfile(b"a", 258),
@@ -252,7 +252,7 @@ fn each_of_two_failures_is_named() {
         ("rename", offset(4), b"gone/b".to_vec()),
     ];
     assert_eq!(failures.0, wanted);
-    // PUT-OFF-1
+    // DEFERRED-1
     assert!(volume.resolve(top, b"s/c").is_ok());
 }
 
@@ -314,7 +314,7 @@ fn small_files_have_what_follows_them() {
 
 #[test]
 fn each_command_of_a_file_that_cannot_be_made_is_named() {
-    // PUT-OFF-2
+    // DEFERRED-2
     let commands = [
         mkfile(b"a", 257),
         mkfile(b"gone/b", 258),

@@ -7,8 +7,8 @@
 //! Executed separately, each command would be one operation on the volume.
 //!
 //! Invariants
-//! - PUT-OFF-1: deferred commands are executed before any other command, and before the subvolume is finished.
-//! - PUT-OFF-2: an error names the failed command. If combined commands fail, they are repeated one by one.
+//! - DEFERRED-1: deferred commands are executed before any other command, and before the subvolume is finished.
+//! - DEFERRED-2: an error names the failed command. If combined commands fail, they are repeated one by one.
 
 use ubtrfs_fs::FileTime;
 
@@ -24,7 +24,7 @@ const MAX_DATA_BYTES: usize = 2048;
 
 /// Checked but not executed commands for one file, in this order.
 #[derive(Debug, Default)]
-pub(super) struct PutOff {
+pub(super) struct Deferred {
     /// The path of the file, after a deferred rename.
     path: Vec<u8>,
     made: Option<Made>,
@@ -47,7 +47,7 @@ struct Made {
     written: Option<u64>,
 }
 
-impl PutOff {
+impl Deferred {
     fn is_empty(&self) -> bool {
         self.made.is_none() && self.commands.is_empty()
     }
@@ -204,22 +204,22 @@ impl SetAttributes {
 impl Receiver<'_> {
     /// Defers a command that can be combined with earlier or later ones, or executes it together with a deferred one.
     /// Returns false if it must be executed separately.
-    pub(super) fn put_off(&mut self, command: &Command<'_>, offset: u64) -> bool {
+    pub(super) fn defer(&mut self, command: &Command<'_>, offset: u64) -> bool {
         let current = self.current.as_ref().filter(|current| current.is_begun);
         let (Some(current), Some(kind)) = (current, command.kind()) else {
             return false;
         };
-        let put_off = &mut self.put_off;
+        let deferred = &mut self.deferred;
         let is_done = match *command {
-            Command::Mkfile { path, .. } if put_off.is_empty() => {
-                put_off.make(path, kind, offset, NewFile::File)
+            Command::Mkfile { path, .. } if deferred.is_empty() => {
+                deferred.make(path, kind, offset, NewFile::File)
             }
-            Command::Mkdir { path, .. } if put_off.is_empty() => {
-                put_off.make(path, kind, offset, NewFile::Directory)
+            Command::Mkdir { path, .. } if deferred.is_empty() => {
+                deferred.make(path, kind, offset, NewFile::Directory)
             }
             Command::Rename { path, to } => {
                 let target = &mut *self.target;
-                put_off.rename(path, to, offset, |from, to, new| {
+                deferred.rename(path, to, offset, |from, to, new| {
                     target.create_renamed(from, to, new).ok()
                 })
             }
@@ -227,10 +227,10 @@ impl Receiver<'_> {
                 path,
                 offset: 0,
                 data,
-            } => put_off.write(path, data, offset),
+            } => deferred.write(path, data, offset),
             // An invalid command fails later, when it is executed.
             _ => match SetAttributes::of(command) {
-                Ok(Some((path, set))) => put_off.set(path, (kind, offset, set)),
+                Ok(Some((path, set))) => deferred.set(path, (kind, offset, set)),
                 _ => false,
             },
         };
@@ -241,14 +241,14 @@ impl Receiver<'_> {
     }
 
     /// Executes the deferred commands.
-    pub(super) fn do_put_off(&mut self, failed: &mut u64) -> Result<(), ReceiveFault> {
-        // PUT-OFF-1
-        let PutOff {
+    pub(super) fn run_deferred(&mut self, failed: &mut u64) -> Result<(), ReceiveFault> {
+        // DEFERRED-1
+        let Deferred {
             path,
             made,
             commands,
             data,
-        } = &mut self.put_off;
+        } = &mut self.deferred;
         let made = made.take();
         if made.is_none() && commands.is_empty() {
             return Ok(());
@@ -258,9 +258,9 @@ impl Receiver<'_> {
         let done = self.do_together(&path, made.as_ref(), &data, &commands, failed);
         commands.clear();
         // Keeps the buffers for later commands.
-        self.put_off.path = path;
-        self.put_off.commands = commands;
-        self.put_off.data = data;
+        self.deferred.path = path;
+        self.deferred.commands = commands;
+        self.deferred.data = data;
         done
     }
 
@@ -285,7 +285,7 @@ impl Receiver<'_> {
         match (self.set_attributes(path, &all), commands) {
             (_, []) | (Ok(()), _) => {}
             (Err(fault), [only]) => faults.push((only, fault)),
-            // PUT-OFF-2
+            // DEFERRED-2
             (Err(_), several) => {
                 for one in several {
                     if let Err(fault) = self.set_attributes(path, &one.2) {
@@ -316,7 +316,7 @@ impl Receiver<'_> {
         else {
             return false;
         };
-        // PUT-OFF-2: an error occurs again in the separate commands.
+        // DEFERRED-2: an error occurs again in the separate commands.
         let is_made = self.target.create_filled(first, path, data, set);
         is_made.is_ok_and(|is_made| is_made)
     }
