@@ -3,7 +3,7 @@
 //! One subvolume is the root of the mount; subvolumes below it are directories in it. The kernel may cache every answer
 //! without a time limit: it knows its own changes, and is notified of all others (`changes`). So TTLs do not expire,
 //! and cached contents survive from one open to the next. Opens are elided unless a part of the adapter needs them
-//! (`Adapter::asking_opens`).
+//! (`Adapter::with_opens`).
 //!
 //! Invariants
 //! - FUSE-1: the node id of every file except the root is the displayed inode number (`number`).
@@ -91,8 +91,8 @@ pub(crate) struct Adapter<S: Source> {
     flushing: Arc<Flushing>,
     appends: Appends,
     connection_flags: ConnectionFlags,
-    /// Whether the kernel sends opens; see `asking_opens`.
-    asks_opens: bool,
+    /// Whether the kernel sends opens; see `with_opens`.
+    gets_opens: bool,
     live: Arc<LiveRules>,
     /// Whether changes of names are durable when they are answered.
     syncs_names: bool,
@@ -155,7 +155,7 @@ impl<S: Source> Adapter<S> {
             flushing: Arc::default(),
             appends: Appends::default(),
             connection_flags,
-            asks_opens: connection_flags.writable,
+            gets_opens: connection_flags.writable,
             live: Arc::default(),
             syncs_names: false,
             is_fakeroot: false,
@@ -197,15 +197,15 @@ impl<S: Source> Adapter<S> {
     /// (`known`). But without opens, inode flags forbid changes and not opens, and the kernel must not use a writeback
     /// cache.
     #[must_use]
-    pub(crate) fn asking_opens(mut self, asks: bool) -> Self {
-        self.asks_opens = asks && self.connection_flags.writable;
+    pub(crate) fn with_opens(mut self, gets_opens: bool) -> Self {
+        self.gets_opens = gets_opens && self.connection_flags.writable;
         self
     }
 
     /// Returns the kernel's dirty pages.
     pub(crate) fn kernel_pages(&self) -> KernelPages {
         KernelPages {
-            asks_opens: self.asks_opens,
+            gets_opens: self.gets_opens,
             numbering: self.numbering,
             nodes: Arc::clone(&self.nodes),
             known: Arc::clone(&self.known),

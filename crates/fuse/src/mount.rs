@@ -85,7 +85,7 @@ pub fn mount(
     };
     let live = LiveOptions::new(options);
     let adapter = Adapter::new(Arc::clone(&volume), root, connection_flags)
-        .asking_opens(options.asks_opens())
+        .with_opens(options.needs_opens())
         .with_live_rules(live.rules())
         .syncing_names(options.dirsync)
         .for_fakeroot(options.fakeroot);

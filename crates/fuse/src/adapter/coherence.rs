@@ -40,7 +40,7 @@ const LOOKS_WHERE_UNSURE: u32 = 10 * LOOKS;
 
 /// The thread that makes the kernel drop pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asker {
+enum DropThread {
     /// The thread of the request, unless too many already do. The kernel holds no page lock for the request.
     ThisThread,
     Another,
@@ -91,7 +91,7 @@ impl<S: Source> Adapter<S> {
     /// for the write (no AIO). A failed write may have changed a part.
     pub(super) fn drop_written_past_cache(&self, node: NodeId, range: Span) {
         if self.known.may_have_pages(node.0) {
-            self.drop_and_wait(node, range, Asker::ThisThread, None);
+            self.drop_and_wait(node, range, DropThread::ThisThread, None);
         } else {
             self.changes.drop_attributes(node);
         }
@@ -101,7 +101,7 @@ impl<S: Source> Adapter<S> {
     /// sends no buffered write that could overlap with this. A thread that must not wait has changed all or nothing.
     pub(super) fn drop_partly_changed(&self, node: NodeId, range: Span) {
         if !nonblocking::is_set() {
-            self.drop_and_wait(node, range, Asker::ThisThread, None);
+            self.drop_and_wait(node, range, DropThread::ThisThread, None);
         }
     }
 
@@ -128,7 +128,7 @@ impl<S: Source> Adapter<S> {
         }
         // Drops also after a failed write: a part of it may be in the file.
         for pages in old {
-            self.drop_and_wait(node, pages, Asker::Another, Some((offset, bytes)));
+            self.drop_and_wait(node, pages, DropThread::Another, Some((offset, bytes)));
         }
         outcome
     }
@@ -136,7 +136,7 @@ impl<S: Source> Adapter<S> {
     /// Drops the pages of a failed write, which may have changed a part.
     pub(super) fn drop_old_of_failed(&self, node: NodeId, old: Vec<Span>) {
         for pages in old {
-            self.drop_and_wait(node, pages, Asker::Another, None);
+            self.drop_and_wait(node, pages, DropThread::Another, None);
         }
     }
 
@@ -160,8 +160,14 @@ impl<S: Source> Adapter<S> {
     }
 
     // COHERENCE-1
-    fn drop_and_wait(&self, node: NodeId, range: Span, asker: Asker, write: Option<(u64, &[u8])>) {
-        if asker == Asker::ThisThread {
+    fn drop_and_wait(
+        &self,
+        node: NodeId,
+        range: Span,
+        thread: DropThread,
+        write: Option<(u64, &[u8])>,
+    ) {
+        if thread == DropThread::ThisThread {
             let pages = range.rounded(self.changes.folio_bytes());
             let number = self.known.begin_drop(node.0, pages);
             let is_over = self.changes.drop_pages_here(node, range);
@@ -177,7 +183,7 @@ impl<S: Source> Adapter<S> {
             // A direct write is not ordered with pages that a mapping has dirtied, so it ignores held-back requests.
             let only_waits = drop.is_asleep()
                 && !self.known.may_hold_page(node.0)
-                && (asker == Asker::ThisThread || self.known.holds_none_back());
+                && (thread == DropThread::ThisThread || self.known.holds_none_back());
             // Only consecutive polls count. A thread that ran in between has made progress.
             looks = if only_waits { looks + 1 } else { 0 };
             if looks == 0 || looks % LOOKS != 0 {

@@ -61,7 +61,7 @@ impl<S: Source> Adapter<S> {
         node: NodeId,
         flags: OpenFlags,
     ) -> Result<Opened> {
-        if !self.asks_opens {
+        if !self.gets_opens {
             return Ok(Opened::Elided);
         }
         let volume = self.writing()?;
@@ -104,7 +104,7 @@ impl<S: Source> Adapter<S> {
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)> {
         let volume = self.writing()?;
-        if !self.asks_opens {
+        if !self.gets_opens {
             // From now on the kernel sends mknod instead, and opens the file itself.
             return Err(Errno::NOSYS);
         }
@@ -167,7 +167,7 @@ impl<S: Source> Adapter<S> {
         let file = made.map_err(errno)?;
         let attr = volume.attr(file.id()).map_err(errno)?;
         let entry = self.entry_made(volume, &dir, b"", file.id(), &attr);
-        if !self.asks_opens {
+        if !self.gets_opens {
             file.close_and_pin();
             return Ok((entry, Opened::Elided));
         }
@@ -449,7 +449,7 @@ impl<S: Source> Adapter<S> {
             self.flush(id, WHOLE_FILE, For::Search)?;
         }
         let mut found = self.found(id, offset, what)?;
-        if self.connection_flags.writable && !self.asks_opens {
+        if self.connection_flags.writable && !self.gets_opens {
             // A hole with dirty pages is not a hole.
             while let Some(hole) = self.hole_at(id, offset, what, found)? {
                 nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;

@@ -102,7 +102,7 @@ impl<S: Source> Adapter<S> {
         let flags = for_kind(inode.attr.kind, wanted(&inode)?);
         nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
-        if !self.asks_opens && inode.attr.kind == FileKind::Regular && flags.intersects(guards) {
+        if !self.gets_opens && inode.attr.kind == FileKind::Regular && flags.intersects(guards) {
             // Writeback of pages that a mapping has changed is refused once the flags are set.
             self.flush(id, WHOLE_FILE, For::Command)?;
         }

@@ -80,7 +80,7 @@ impl<S: Source> Adapter<S> {
             context,
             caller: self.caller(context),
         };
-        if asks_owners(command) && call.is_asked_through_idmapped() {
+        if depends_on_owners(command) && call.is_asked_through_idmapped() {
             return Err(Errno::OPNOTSUPP);
         }
         if command == args::GET_SUBVOL_ROOTREF {
@@ -132,7 +132,7 @@ fn is_known(command: u32) -> bool {
 
 /// Returns whether an ioctl depends on file owners or creates files. FUSE does not pass the mapping of an idmapped
 /// mount.
-fn asks_owners(command: u32) -> bool {
+fn depends_on_owners(command: u32) -> bool {
     use args::*;
     matches!(
         command,

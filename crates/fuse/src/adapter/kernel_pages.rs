@@ -29,7 +29,7 @@ const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
 /// The dirty pages of a mount in the kernel's cache. Also for threads that serve no request.
 #[derive(Clone, Debug)]
 pub struct KernelPages {
-    pub(super) asks_opens: bool,
+    pub(super) gets_opens: bool,
     pub(super) numbering: Numbering,
     pub(super) nodes: Arc<NodeTable>,
     pub(super) known: Arc<KnownNodes>,
@@ -49,7 +49,7 @@ impl KernelPages {
     }
 
     pub(super) fn write_back_of(&self, subvolume: Option<RootId>) -> Result<()> {
-        let nodes = if self.asks_opens {
+        let nodes = if self.gets_opens {
             self.handles
                 .written()
                 .into_iter()

@@ -146,7 +146,7 @@ pub enum OptionError {
 impl Options {
     /// Returns whether the kernel must send opens. With a writeback cache, the mount has to know which files may have
     /// dirty pages.
-    pub(super) fn asks_opens(&self) -> bool {
+    pub(super) fn needs_opens(&self) -> bool {
         self.opens || self.writeback
     }
 

@@ -675,7 +675,7 @@ fn mount_without_opens() -> Mount {
     mount.adapter = mount
         .adapter
         .take()
-        .map(|adapter| adapter.asking_opens(false));
+        .map(|adapter| adapter.with_opens(false));
     mount
 }
 

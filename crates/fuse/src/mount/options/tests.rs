@@ -145,8 +145,8 @@ fn writes_are_collected_only_if_asked_for() {
 }
 
 #[test]
-fn opens_are_asked_for_if_said_or_needed() {
-    let asks = |words| parse(words).unwrap().asks_opens();
+fn opens_are_sent_if_chosen_or_needed() {
+    let asks = |words| parse(words).unwrap().needs_opens();
     assert!(!asks("") && !asks("opens,noopens"));
     assert!(asks("opens") && asks("writeback") && !asks("nodatacow"));
 }
