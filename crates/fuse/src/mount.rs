@@ -5,13 +5,11 @@
 //! Set-user-id bits and device nodes are effective when root mounts, as with `mount -t btrfs`, unless an option forbids
 //! them or lets users mount. They never are in a user's mount.
 
-mod afterlife;
 mod another;
 mod attach;
 mod background;
 mod block;
 mod closing;
-mod companion;
 mod detach;
 mod error;
 mod forced_ro;
@@ -21,8 +19,10 @@ mod options;
 mod privileges;
 mod remount;
 mod server;
+mod service;
 mod session;
 mod subvolume;
+mod teardown;
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -47,9 +47,7 @@ use crate::caller::sees_all_callers;
 use crate::mount_table::mount_at;
 use crate::stats::Stats;
 
-pub use self::afterlife::Afterlife;
 pub use self::background::{Launched, Readiness, launch};
-pub use self::companion::Companion;
 pub use self::detach::{IfBusy, mount_meant_by, unmount};
 pub use self::error::{MountError, UnmountError};
 pub use self::holders::{Holder, holders_of};
@@ -58,7 +56,9 @@ pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect}
 pub use self::privileges::drop_capabilities;
 pub use self::remount::{Remount, Remounted};
 pub use self::server::{Afterwards, Server, Work, mountpoint_of, mountpoint_served_by};
+pub use self::service::MountService;
 pub use self::session::Session;
+pub use self::teardown::Teardown;
 pub use crate::mount_table::{
     BLOCK_FS_TYPE, FS_TYPE, TableEntry, is_read_only, is_read_only_to, mount_table,
 };
@@ -113,10 +113,10 @@ pub fn mount(
     // Services end in reverse order, so the first one added ends last.
     session.volume = Some(Arc::downgrade(&volume));
     if let Some(lifetime) = volume.lifetime() {
-        session.accompany(ForcedReadOnly::watch(lifetime, session.device())?);
+        session.add_service(ForcedReadOnly::watch(lifetime, session.device())?);
     }
     let reclaim = Reclaim::of(&volume, source, session.device());
-    session.accompany(Closing::new(volume, close_failure, reclaim));
+    session.add_service(Closing::new(volume, close_failure, reclaim));
     Ok(session)
 }
 

@@ -423,13 +423,13 @@ fn listen(
         device,
         live: session.live_options().clone(),
         stats: session.stats().cloned(),
-        afterlife: Some(session.afterlife()),
+        teardown: Some(session.teardown()),
         leavers: leavers.clone(),
         is_fakeroot: options.fakeroot,
         program: *program,
     };
     match Control::start(served) {
-        Ok(control) => session.accompany(control),
+        Ok(control) => session.add_service(control),
         Err(error) => tracing::warn!(%error, "commands cannot reach the mount"),
     }
 }

@@ -176,7 +176,7 @@ mod tests {
     use ubtrfs_sim::kernel::{self, KernelVolume, LoopDevice, MkfsSpec};
 
     use super::super::closing::Closing;
-    use super::super::companion::Companion;
+    use super::super::service::MountService;
     use super::*;
     use crate::adapter::CloseFailure;
 

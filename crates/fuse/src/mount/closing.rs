@@ -7,8 +7,8 @@ use std::sync::Arc;
 use ubtrfs_fs::Volume;
 
 use super::block::Reclaim;
-use super::companion::Companion;
 use super::error::MountError;
+use super::service::MountService;
 use crate::adapter::CloseFailure;
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Closing {
     }
 }
 
-impl Companion for Closing {
+impl MountService for Closing {
     fn end(&mut self) -> Result<(), MountError> {
         if let Some(reclaim) = self.reclaim.take().filter(|_| !self.volume.is_closed())
             && let Err(error) = reclaim.claim(&self.volume)

@@ -16,8 +16,8 @@ use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick
 use ubtrfs_device::thread;
 use ubtrfs_fs::Lifetime;
 
-use super::companion::Companion;
 use super::error::MountError;
+use super::service::MountService;
 use crate::mount_table::{TableEntry, mount_table};
 
 /// The first delay between two tries; it doubles each time.
@@ -43,7 +43,7 @@ impl ForcedReadOnly {
     }
 }
 
-impl Companion for ForcedReadOnly {
+impl MountService for ForcedReadOnly {
     fn end(&mut self) -> Result<(), MountError> {
         match self.0.take().map(JoinHandle::join) {
             Some(Err(_)) => Err(MountError::Panicked),

@@ -5,7 +5,7 @@
 //! of its connection, which is the number of the mount's device. If the kernel does not expose it, or this user may not
 //! inspect the process, no server is found.
 //!
-//! Not here: the server's own report on its connection (`Afterlife`), which needs neither `/proc` nor rights.
+//! Not here: the server's own report on its connection (`Teardown`), which needs neither `/proc` nor rights.
 
 use std::fs;
 use std::os::fd::{OwnedFd, RawFd};

@@ -19,11 +19,11 @@ use ubtrfs_device::thread;
 use ubtrfs_fs::{FileId, Volume};
 use ubtrfs_fuse_server::Connection;
 
-use super::afterlife::{Afterlife, Written};
-use super::companion::Companion;
 use super::detach::{IfBusy, abort, detach, detach_entry};
 use super::error::{MountError, UnmountError};
 use super::live::LiveOptions;
+use super::service::MountService;
+use super::teardown::{Teardown, Written};
 use crate::adapter::{Changes, ControlPoint, KernelPages};
 use crate::mount_table::{BLOCK_FS_TYPE, TableEntry, mount_at, mount_table};
 use crate::stats::Stats;
@@ -37,7 +37,7 @@ const READ_AHEAD_KIB: u32 = 1024;
 pub struct Session {
     place: Arc<MountPlace>,
     server: Option<JoinHandle<io::Result<()>>>,
-    companions: Vec<Box<dyn Companion>>,
+    services: Vec<Box<dyn MountService>>,
     fallback: Option<String>,
     pub(super) root: Option<FileId>,
     pub(super) live: LiveOptions,
@@ -145,7 +145,7 @@ impl Session {
         let session = Self {
             place,
             server: Some(server.map_err(MountError::Threads)?),
-            companions: Vec::new(),
+            services: Vec::new(),
             fallback,
             root: None,
             live: LiveOptions::default(),
@@ -160,8 +160,8 @@ impl Session {
     }
 
     /// Adds a running service that ends with the mount.
-    pub fn accompany(&mut self, companion: impl Companion + 'static) {
-        self.companions.push(Box::new(companion));
+    pub fn add_service(&mut self, service: impl MountService + 'static) {
+        self.services.push(Box::new(service));
     }
 
     /// Returns the reason why requests use `/dev/fuse`, with advice, unless the user chose it.
@@ -231,14 +231,14 @@ impl Session {
             Some(Ok(Err(error))) => Err(MountError::Connection(error)),
             Some(Err(_)) => Err(MountError::Panicked),
         };
-        served.and(self.end_companions())
+        served.and(self.end_services())
     }
 
     /// Ends all services; returns the first error.
-    fn end_companions(&mut self) -> Result<(), MountError> {
+    fn end_services(&mut self) -> Result<(), MountError> {
         let mut outcome = Ok(());
-        while let Some(mut companion) = self.companions.pop() {
-            outcome = outcome.and(companion.end());
+        while let Some(mut service) = self.services.pop() {
+            outcome = outcome.and(service.end());
         }
         outcome
     }
@@ -271,8 +271,8 @@ impl Session {
     }
 
     /// Returns the interface for a process that unmounts.
-    pub fn afterlife(&self) -> Afterlife {
-        Afterlife::new(Arc::clone(&self.place), self.written())
+    pub fn teardown(&self) -> Teardown {
+        Teardown::new(Arc::clone(&self.place), self.written())
     }
 
     /// Raises the read-ahead of the mount. Only root may; a mount works without it.

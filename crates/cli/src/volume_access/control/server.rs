@@ -19,7 +19,7 @@ use ubtrfs_device::thread;
 use ubtrfs_fs::{FileId, Volume};
 use ubtrfs_fuse::caller::{Caller, Peer, administer_mount, caller_of, is_our_user};
 use ubtrfs_fuse::mount::{
-    Afterlife, Companion, ControlPoint, LiveOptions, MountError, is_read_only_to,
+    ControlPoint, LiveOptions, MountError, MountService, Teardown, is_read_only_to,
 };
 use ubtrfs_fuse::stats::Stats;
 use ubtrfs_fuse::{Changes, KernelPages};
@@ -63,7 +63,7 @@ pub(crate) struct Served {
     pub(crate) live: LiveOptions,
     pub(crate) stats: Option<Arc<Stats>>,
     /// None if clients cannot wait for the end of the server.
-    pub(crate) afterlife: Option<Afterlife>,
+    pub(crate) teardown: Option<Teardown>,
     pub(crate) leavers: Leavers,
     /// Whether all users of the mount may do everything in it.
     pub(crate) is_fakeroot: bool,
@@ -151,7 +151,7 @@ impl Control {
     }
 }
 
-impl Companion for Control {
+impl MountService for Control {
     fn end(&mut self) -> Result<(), MountError> {
         for socket in &self.sockets {
             // This makes the accept fail.
@@ -315,10 +315,10 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
     }
     tracing::debug!(uid, pid, args = ?request.args, "command");
     if request.is_to_leave() {
-        let (afterlife, leavers) = (served.afterlife.clone(), served.leavers.clone());
+        let (teardown, leavers) = (served.teardown.clone(), served.leavers.clone());
         // The volume is closed regardless of this connection, which outlives the mount.
         drop((served, running, stdout, stderr, input));
-        return afterlife.map_or((), |afterlife| see_off(&afterlife, &leavers, connection));
+        return teardown.map_or((), |teardown| see_off(&teardown, &leavers, connection));
     }
     let client = stderr.try_clone().map(|stderr| Client {
         stderr,
@@ -339,7 +339,7 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
 
 /// Reports the commit to a client that unmounts, if the file system lives on. Otherwise the connection ends
 /// with this process, which the client notices.
-fn see_off(afterlife: &Afterlife, leavers: &Leavers, connection: &Arc<UnixStream>) {
+fn see_off(teardown: &Teardown, leavers: &Leavers, connection: &Arc<UnixStream>) {
     // Added first, because the end of the mount may end the process before this thread runs again.
     leavers.add(connection);
     let mut said = [0];
@@ -350,15 +350,15 @@ fn see_off(afterlife: &Afterlife, leavers: &Leavers, connection: &Arc<UnixStream
     if notified.is_err() || said != [UNMOUNTED] {
         return leavers.remove(connection);
     }
-    if afterlife.ends_within(LINGERS_AT_MOST) {
+    if teardown.ends_within(LINGERS_AT_MOST) {
         return;
     }
-    let answer = if afterlife.make_durable() {
+    let answer = if teardown.make_durable() {
         DURABLE
     } else {
         NOT_DURABLE
     };
-    if !afterlife.ends_within(Duration::ZERO) {
+    if !teardown.ends_within(Duration::ZERO) {
         leavers.remove(connection);
         let _ = (&**connection).write_all(&[answer]);
     }

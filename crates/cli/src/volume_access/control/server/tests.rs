@@ -42,7 +42,7 @@ fn served(volume: &Arc<Volume>) -> Served {
         device: DEVICE,
         live: LiveOptions::default(),
         stats: None,
-        afterlife: None,
+        teardown: None,
         leavers: Leavers::default(),
         // A stranger has no rights even if everything is allowed.
         is_fakeroot: true,

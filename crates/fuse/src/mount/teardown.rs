@@ -12,14 +12,14 @@ use crate::adapter::KernelPages;
 
 /// Reports of the server to a process that unmounts. They need no mount table, which may not have all mounts.
 #[derive(Clone, Debug)]
-pub struct Afterlife {
+pub struct Teardown {
     place: Arc<MountPlace>,
     written: Written,
 }
 
-impl Afterlife {
-    pub(super) fn new(place: Arc<MountPlace>, written: Written) -> Afterlife {
-        Afterlife { place, written }
+impl Teardown {
+    pub(super) fn new(place: Arc<MountPlace>, written: Written) -> Teardown {
+        Teardown { place, written }
     }
 
     /// Waits for the end of the connection. Returns false if the file system is still mounted elsewhere, or in use.
