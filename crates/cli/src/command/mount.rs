@@ -23,7 +23,7 @@ use crate::presentation::console::Console;
 use crate::presentation::error_chain::ErrorChain;
 use crate::presentation::log::{self, LogLevel};
 use crate::program::Program;
-use crate::volume_access::control::{Control, Leavers, Served};
+use crate::volume_access::control::{Control, Served, UnmountClients};
 use crate::volume_access::held;
 use crate::volume_access::location::DeviceOptions;
 use crate::volume_access::stream_output;
@@ -241,8 +241,8 @@ impl Mount {
         let mut session = mount::mount(Arc::clone(&volume), &source, mountpoint, options)
             .with_context(|| format!("cannot mount '{shown}'"))?;
         session.unmount_on_signals()?;
-        let leavers = Leavers::default();
-        listen(volume, options, &leavers, &mut session, program);
+        let unmount_clients = UnmountClients::default();
+        listen(volume, options, &unmount_clients, &mut session, program);
         tracing::info!(on = %session.mountpoint().display(), "mounted");
         if let Some(readiness) = readiness {
             // If the command has ended, dropping the session unmounts.
@@ -263,11 +263,11 @@ impl Mount {
         if let Err(error) = &ended {
             tracing::error!("{error}");
             if matches!(error, MountError::Close(_)) {
-                leavers.report_failure();
+                unmount_clients.report_failure();
             }
         }
         // The end of the process closes their connections.
-        std::mem::forget(leavers);
+        std::mem::forget(unmount_clients);
         Ok(ended?)
     }
 
@@ -405,7 +405,7 @@ fn leave_stderr(options: &Options) {
 fn listen(
     volume: Arc<Volume>,
     options: &Options,
-    leavers: &Leavers,
+    unmount_clients: &UnmountClients,
     session: &mut Session,
     program: &Program,
 ) {
@@ -424,7 +424,7 @@ fn listen(
         live: session.live_options().clone(),
         stats: session.stats().cloned(),
         teardown: Some(session.teardown()),
-        leavers: leavers.clone(),
+        unmount_clients: unmount_clients.clone(),
         is_fakeroot: options.fakeroot,
         program: *program,
     };

@@ -8,7 +8,7 @@ use ubtrfs_fuse::mount::{
 };
 
 use crate::presentation::console::Console;
-use crate::volume_access::control::{Asked, Leaving, Unmounted};
+use crate::volume_access::control::{UnmountAnswer, UnmountRequest, Unmounted};
 use crate::volume_access::held;
 
 /// How long to wait for a server that shows no activity. The wait for a running commit has no limit.
@@ -55,12 +55,12 @@ fn unmount(target: &Path, console: &mut Console) {
     let server = meant.as_ref().and_then(|_| Server::of(target));
     let is_stopped = server.as_ref().is_some_and(Server::is_stopped);
     let asked = match (&meant, is_stopped) {
-        (Some((entry, others)), false) if others.is_empty() => Leaving::begin(entry),
-        _ => Asked::Not,
+        (Some((entry, others)), false) if others.is_empty() => UnmountRequest::begin(entry),
+        _ => UnmountAnswer::None,
     };
     if let Err(error) = mount::unmount(target, IfBusy::Refuse) {
         return match asked {
-            Asked::Hangs => console.error(format_args!(
+            UnmountAnswer::Hangs => console.error(format_args!(
                 "{error}; the process that serves it does not answer: --lazy detaches the mount all the same"
             )),
             _ => console.error(error),
@@ -74,7 +74,7 @@ fn unmount(target: &Path, console: &mut Console) {
         return;
     }
     let left = match (asked, &server) {
-        (Asked::Agrees(leaving), server) => leaving.unmounted(server.as_ref(), PATIENCE),
+        (UnmountAnswer::Agrees(request), server) => request.unmounted(server.as_ref(), PATIENCE),
         (_, Some(server)) if server.runs_this_program() => match server.wait(LINGERS, PATIENCE) {
             Afterwards::Ended => return,
             Afterwards::LivesOn => {

@@ -35,18 +35,18 @@
 //! read-only right after that, because it would refuse later data.
 
 mod client;
-mod leaving;
 mod mounted;
 mod protocol;
 mod relay;
 mod server;
 mod socket_file;
+mod unmount_request;
 
 pub(crate) use client::{Outcome, run_elsewhere};
-pub(crate) use leaving::{Asked, Leaving, Unmounted};
 pub(crate) use mounted::mountpoint_of;
 pub(crate) use protocol::receiving;
-pub(crate) use server::{Control, Leavers, Served};
+pub(crate) use server::{Control, Served, UnmountClients};
+pub(crate) use unmount_request::{UnmountAnswer, UnmountRequest, Unmounted};
 
 /// The command that reads a stream, which the client opens.
 const RECEIVE: &str = "receive";

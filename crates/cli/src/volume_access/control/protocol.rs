@@ -7,7 +7,7 @@
 //! - Answer: one byte, which is the exit code or announces another version, followed by that version. An end
 //!   without an answer means that the command was not run, or not completed.
 //!
-//! A client that unmounts sends `LEAVE` as its only argument. The server answers `READY`, the client unmounts
+//! A client that unmounts sends `UNMOUNT` as its only argument. The server answers `READY`, the client unmounts
 //! and sends `UNMOUNTED`. If the file system lives on, the server commits and answers `DURABLE` or
 //! `NOT_DURABLE`. Otherwise the end of the server process ends the connection, after `NOT_DURABLE` if the
 //! last commit failed.
@@ -47,7 +47,7 @@ const GREETING: [u8; 4] = *b"ubtr";
 /// The mount knows the number of the greeting.
 pub(super) const READY: u8 = b'!';
 /// In place of a command line: the client is about to unmount.
-pub(super) const LEAVE: &[u8] = b"leave";
+pub(super) const UNMOUNT: &[u8] = b"leave";
 pub(super) const UNMOUNTED: u8 = b'u';
 pub(super) const DURABLE: u8 = b'd';
 pub(super) const NOT_DURABLE: u8 = b'n';
@@ -169,16 +169,16 @@ pub(super) fn say_ready(mut socket: &UnixStream) -> io::Result<()> {
 
 impl Request {
     /// Creates the request of a client that is about to unmount.
-    pub(super) fn to_leave(device: (u32, u32)) -> Request {
+    pub(super) fn unmount(device: (u32, u32)) -> Request {
         Request {
             device,
-            args: vec![LEAVE.to_vec()],
+            args: vec![UNMOUNT.to_vec()],
             ..Request::default()
         }
     }
 
-    pub(super) fn is_to_leave(&self) -> bool {
-        self.args == [LEAVE]
+    pub(super) fn is_unmount(&self) -> bool {
+        self.args == [UNMOUNT]
     }
 
     fn to_bytes(&self) -> Vec<u8> {

@@ -64,7 +64,7 @@ pub(crate) struct Served {
     pub(crate) stats: Option<Arc<Stats>>,
     /// None if clients cannot wait for the end of the server.
     pub(crate) teardown: Option<Teardown>,
-    pub(crate) leavers: Leavers,
+    pub(crate) unmount_clients: UnmountClients,
     /// Whether all users of the mount may do everything in it.
     pub(crate) is_fakeroot: bool,
     /// The program that runs the commands.
@@ -73,9 +73,9 @@ pub(crate) struct Served {
 
 /// Clients that wait for the end of the server. Their connections stay open until then.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Leavers(Arc<Mutex<Vec<Arc<UnixStream>>>>);
+pub(crate) struct UnmountClients(Arc<Mutex<Vec<Arc<UnixStream>>>>);
 
-impl Leavers {
+impl UnmountClients {
     fn add(&self, connection: &Arc<UnixStream>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(Arc::clone(connection));
@@ -314,11 +314,13 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
         return tracing::warn!(uid, "refused a command for another mount");
     }
     tracing::debug!(uid, pid, args = ?request.args, "command");
-    if request.is_to_leave() {
-        let (teardown, leavers) = (served.teardown.clone(), served.leavers.clone());
+    if request.is_unmount() {
+        let (teardown, unmount_clients) = (served.teardown.clone(), served.unmount_clients.clone());
         // The volume is closed regardless of this connection, which outlives the mount.
         drop((served, running, stdout, stderr, input));
-        return teardown.map_or((), |teardown| see_off(&teardown, &leavers, connection));
+        return teardown.map_or((), |teardown| {
+            serve_unmount(&teardown, &unmount_clients, connection)
+        });
     }
     let client = stderr.try_clone().map(|stderr| Client {
         stderr,
@@ -339,16 +341,20 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
 
 /// Reports the commit to a client that unmounts, if the file system lives on. Otherwise the connection ends
 /// with this process, which the client notices.
-fn see_off(teardown: &Teardown, leavers: &Leavers, connection: &Arc<UnixStream>) {
+fn serve_unmount(
+    teardown: &Teardown,
+    unmount_clients: &UnmountClients,
+    connection: &Arc<UnixStream>,
+) {
     // Added first, because the end of the mount may end the process before this thread runs again.
-    leavers.add(connection);
+    unmount_clients.add(connection);
     let mut said = [0];
     let notified = connection
         .set_read_timeout(None)
         .and_then(|()| protocol::say_ready(connection))
         .and_then(|()| (&**connection).read_exact(&mut said));
     if notified.is_err() || said != [UNMOUNTED] {
-        return leavers.remove(connection);
+        return unmount_clients.remove(connection);
     }
     if teardown.ends_within(LINGERS_AT_MOST) {
         return;
@@ -359,7 +365,7 @@ fn see_off(teardown: &Teardown, leavers: &Leavers, connection: &Arc<UnixStream>)
         NOT_DURABLE
     };
     if !teardown.ends_within(Duration::ZERO) {
-        leavers.remove(connection);
+        unmount_clients.remove(connection);
         let _ = (&**connection).write_all(&[answer]);
     }
 }

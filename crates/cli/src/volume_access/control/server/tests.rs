@@ -43,7 +43,7 @@ fn served(volume: &Arc<Volume>) -> Served {
         live: LiveOptions::default(),
         stats: None,
         teardown: None,
-        leavers: Leavers::default(),
+        unmount_clients: UnmountClients::default(),
         // A stranger has no rights even if everything is allowed.
         is_fakeroot: true,
         program: PROGRAM,

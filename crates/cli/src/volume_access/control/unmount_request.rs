@@ -27,7 +27,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A connection to a server that has agreed to the unmount.
 #[derive(Debug)]
-pub(crate) struct Leaving(UnixStream);
+pub(crate) struct UnmountRequest(UnixStream);
 
 /// The state of the file system after an unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,16 +44,16 @@ pub(crate) enum Unmounted {
 
 /// The answer of a server to the announcement of an unmount.
 #[derive(Debug)]
-pub(crate) enum Asked {
-    Agrees(Leaving),
+pub(crate) enum UnmountAnswer {
+    Agrees(UnmountRequest),
     /// There is no server, it has another version, or it does not accept the caller.
-    Not,
+    None,
     /// It does not answer. Its mount cannot be unmounted regularly while a request is pending.
     Hangs,
 }
 
-impl Leaving {
-    pub(crate) fn begin(entry: &TableEntry) -> Asked {
+impl UnmountRequest {
+    pub(crate) fn begin(entry: &TableEntry) -> UnmountAnswer {
         let mount = Mounted {
             device: entry.device,
             owner: entry.owner().unwrap_or(0),
@@ -64,31 +64,33 @@ impl Leaving {
         };
         let caller = geteuid();
         if !caller.is_root() && caller.as_raw() != mount.owner {
-            return Asked::Not;
+            return UnmountAnswer::None;
         }
         // A hanging server does not answer requests for the mount's attribute either, and those have no
         // timeout.
         let (sender, receiver) = mpsc::channel();
-        let asks = thread::start("ubtrfs-leaving", move || sender.send(Leaving::ask(&mount)));
+        let asks = thread::start("ubtrfs-unmount", move || {
+            sender.send(UnmountRequest::send(&mount))
+        });
         if asks.is_err() {
-            return Asked::Not;
+            return UnmountAnswer::None;
         }
         match receiver.recv_timeout(ANSWERS_WITHIN) {
-            Ok(Ok(leaving)) => Asked::Agrees(leaving),
+            Ok(Ok(request)) => UnmountAnswer::Agrees(request),
             Ok(Err(error)) => {
                 tracing::debug!(error = format!("{error:#}"), "the server is not asked");
-                Asked::Not
+                UnmountAnswer::None
             }
-            Err(_) => Asked::Hangs,
+            Err(_) => UnmountAnswer::Hangs,
         }
     }
 
-    fn ask(mount: &Mounted) -> anyhow::Result<Leaving> {
+    fn send(mount: &Mounted) -> anyhow::Result<UnmountRequest> {
         let socket = reach(mount)?;
         let null = File::options().write(true).open("/dev/null")?;
-        let sent = Request::to_leave(mount.device).send(&socket, &null, &null, None);
+        let sent = Request::unmount(mount.device).send(&socket, &null, &null, None);
         match protocol::exit_code(&socket, &mut None) {
-            Ok(READY) => Ok(Leaving(socket)),
+            Ok(READY) => Ok(UnmountRequest(socket)),
             Ok(code) => bail!("it answers with code {code}"),
             Err(error) => {
                 sent?;
@@ -100,7 +102,7 @@ impl Leaving {
     /// Reports the unmount, and waits for the server's answer or end. A known `server` is waited for while it
     /// is active, an unknown one for at most `patience`.
     pub(crate) fn unmounted(self, server: Option<&Server>, patience: Duration) -> Unmounted {
-        let Leaving(mut socket) = self;
+        let UnmountRequest(mut socket) = self;
         // If it has ended already, that counts as the answer.
         let _ = socket.write_all(&[UNMOUNTED]);
         let _ = socket.set_read_timeout(Some(LOOKS_EVERY));
