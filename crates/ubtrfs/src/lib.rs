@@ -51,7 +51,6 @@
 #![warn(missing_docs)]
 
 mod attributes;
-mod beside;
 mod caller;
 mod changes;
 mod checking;
@@ -79,6 +78,7 @@ mod reexports;
 mod removal;
 mod report;
 mod scanning;
+mod sibling_devices;
 mod snapshot;
 mod subvolume;
 mod transfer;
@@ -88,7 +88,6 @@ mod volume;
 mod walk;
 mod walk_dirs;
 
-pub use beside::devices_beside;
 pub use caller::Caller;
 pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, XattrChangeKind};
 pub use checking::{
@@ -118,7 +117,8 @@ pub use report::{
     BlockGroupKind, BlockGroupSpace, DeviceAllocation, DeviceErrors, DeviceInfo, Space, Statistics,
     SubvolumeQuota,
 };
-pub use scanning::{FoundDevice, FoundVolume, scan, scan_beside, scan_devices};
+pub use scanning::{FoundDevice, FoundVolume, scan, scan_devices, scan_with_siblings};
+pub use sibling_devices::sibling_devices;
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
 pub use transfer::copy::{Reflink, Sparse};

@@ -116,17 +116,17 @@ pub fn scan<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
 /// folder, and block devices if a block device is given.
 ///
 /// ```
-/// use ubtrfs::{Volume, scan_beside};
+/// use ubtrfs::{Volume, scan_with_siblings};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// # let folder = tempfile::tempdir().expect("there is room");
 /// let paths = [folder.path().join("one.img"), folder.path().join("two.img")];
 /// Volume::builder().create_all(&paths, 1 << 30)?.close()?;
-/// assert_eq!(scan_beside(&paths[..1])[0].missing_devices(), 0);
+/// assert_eq!(scan_with_siblings(&paths[..1])[0].missing_devices(), 0);
 /// # Ok(())
 /// # }
 /// ```
-pub fn scan_beside<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
+pub fn scan_with_siblings<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
     let mut found = ubtrfs_device::scan(&owned(places));
     let mut seeds = Seeds::default();
     seeds.add(&found);
@@ -135,10 +135,10 @@ pub fn scan_beside<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
         .map(|devices| devices.iter().map(|device| device.path.clone()).collect())
         .collect();
     for named in named {
-        let beside = all_siblings(&named);
-        seeds.add(&beside.seeds);
-        seeds.add(&beside.of_volume);
-        found.extend(beside.of_volume);
+        let siblings = all_siblings(&named);
+        seeds.add(&siblings.seeds);
+        seeds.add(&siblings.of_volume);
+        found.extend(siblings.of_volume);
     }
     volumes_of(&found, &seeds)
 }

@@ -146,7 +146,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "escaped handle host_owners lineage reexports",
             "transfer",
             "caller error",
-            "beside checking file_device metadata mkfs_options transfer_observer",
+            "checking file_device metadata mkfs_options sibling_devices transfer_observer",
             "changes file read_dir",
             "subvolume",
             "dir_builder",

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::builder::{TypedValueParser, ValueParserFactory};
-use ubtrfs::{DeviceAccess, Subvolume, Volume, devices_beside, memory_limit};
+use ubtrfs::{DeviceAccess, Subvolume, Volume, memory_limit, sibling_devices};
 
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::held;
@@ -423,7 +423,7 @@ impl DeviceOptions {
         if self.only_named || !self.scan.is_empty() {
             return Ok(self.scan.clone());
         }
-        devices_beside(named, access).reason()
+        sibling_devices(named, access).reason()
     }
 
     /// Returns these options, with missing devices allowed if they or `degraded` allow it.

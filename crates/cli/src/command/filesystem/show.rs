@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use rustix::io::Errno;
 use serde::Serialize;
-use ubtrfs::{FoundVolume, Uuid, Volume, scan, scan_beside, scan_devices};
+use ubtrfs::{FoundVolume, Uuid, Volume, scan, scan_devices, scan_with_siblings};
 use ubtrfs_fuse::mount::{TableEntry, mount_table};
 
 use crate::presentation::console::Console;
@@ -152,7 +152,7 @@ impl Show {
             places.push(PathBuf::from("/dev"));
         }
         let mut found = if named && self.devices.scan_places().is_empty() {
-            scan_beside(&places)
+            scan_with_siblings(&places)
         } else {
             scan(&places)
         };
@@ -200,7 +200,7 @@ fn mounted_volumes() -> anyhow::Result<Vec<FoundVolume>> {
     let mounted: BTreeSet<Uuid> = named.iter().map(|device| device.volume).collect();
     // The mount table names only one device per volume.
     places.push(PathBuf::from("/dev"));
-    let mut found = scan_beside(&places);
+    let mut found = scan_with_siblings(&places);
     found.retain(|volume| mounted.contains(&volume.uuid));
     Ok(found)
 }

@@ -13,15 +13,15 @@ use crate::error::{Cause, Naming, Result};
 /// combined with newer devices for writing.
 ///
 /// ```
-/// use ubtrfs::{DeviceAccess, Volume, devices_beside};
+/// use ubtrfs::{DeviceAccess, Volume, sibling_devices};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// # let folder = tempfile::tempdir().expect("there is room");
 /// let paths = [folder.path().join("one.img"), folder.path().join("two.img")];
 /// Volume::builder().create_all(&paths, 1 << 30)?.close()?;
-/// let beside = devices_beside(&paths[..1], DeviceAccess::Read)?;
-/// assert_eq!(beside, paths[1..]);
-/// let volume = Volume::builder().read_only().scan(beside).open(&paths[0])?;
+/// let siblings = sibling_devices(&paths[..1], DeviceAccess::Read)?;
+/// assert_eq!(siblings, paths[1..]);
+/// let volume = Volume::builder().read_only().scan(siblings).open(&paths[0])?;
 /// assert_eq!(volume.devices().len(), 2);
 /// # Ok(())
 /// # }
@@ -30,7 +30,7 @@ use crate::error::{Cause, Naming, Result};
 /// # Errors
 ///
 /// Two devices have the same id within the volume, and cannot be distinguished (`InvalidData`).
-pub fn devices_beside<P: AsRef<Path>>(named: &[P], access: Access) -> Result<Vec<PathBuf>> {
+pub fn sibling_devices<P: AsRef<Path>>(named: &[P], access: Access) -> Result<Vec<PathBuf>> {
     let named: Vec<PathBuf> = named.iter().map(|path| path.as_ref().to_owned()).collect();
     let shown = named.first().map_or(Path::new(""), PathBuf::as_path);
     let found = siblings(&named, access).map_err(Cause::from);
