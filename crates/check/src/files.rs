@@ -183,7 +183,7 @@ impl FileReader<'_, '_> {
         match key.item_type {
             KeyType::INODE_ITEM => {
                 if let Ok(item) = InodeItem::ref_from_bytes(bytes) {
-                    inode.item = Some(inode::Facts::new(item));
+                    inode.item = Some(inode::ItemFields::new(item));
                 }
             }
             KeyType::INODE_REF => {

@@ -7,7 +7,7 @@ pub(crate) mod clock;
 pub(crate) mod console;
 mod delayed_term;
 pub(crate) mod error_chain;
-pub(crate) mod file_facts;
+pub(crate) mod file_stat;
 pub(crate) mod interrupt;
 pub(crate) mod json;
 pub(crate) mod log;

@@ -8,7 +8,7 @@ use crate::fault::Fault;
 
 /// The relevant fields of the INODE_ITEM.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
+pub(super) struct ItemFields {
     pub(super) flags: InodeFlags,
     mode: u32,
     nlink: u32,
@@ -16,9 +16,9 @@ pub(super) struct Facts {
     nbytes: u64,
 }
 
-impl Facts {
-    pub(super) fn new(item: &InodeItem) -> Facts {
-        Facts {
+impl ItemFields {
+    pub(super) fn new(item: &InodeItem) -> ItemFields {
+        ItemFields {
             flags: item.flags(),
             mode: item.mode.get(),
             nlink: item.nlink.get(),
@@ -36,7 +36,7 @@ impl Facts {
 pub(crate) struct Inode {
     pub(super) number: u64,
     /// None if the inode has items but no INODE_ITEM.
-    pub(super) item: Option<Facts>,
+    pub(super) item: Option<ItemFields>,
     pub(super) names: u64,
     pub(super) has_entries: bool,
     /// The total length of all names, counted for both DIR_ITEM and DIR_INDEX.
@@ -215,7 +215,7 @@ impl Inode {
     }
 
     /// Checks the size and the extents of a file. Unlinked files are skipped, because they may be half deleted.
-    fn check_file(&self, item: &Facts, rules: Rules, add: &mut dyn FnMut(Fault)) {
+    fn check_file(&self, item: &ItemFields, rules: Rules, add: &mut dyn FnMut(Fault)) {
         if item.nlink == 0 {
             return;
         }
@@ -240,7 +240,7 @@ impl Inode {
         }
     }
 
-    fn check_nbytes(&self, item: &Facts, add: &mut dyn FnMut(Fault)) {
+    fn check_nbytes(&self, item: &ItemFields, add: &mut dyn FnMut(Fault)) {
         if item.nbytes != self.extents_bytes {
             add(Fault::InodeNbytes {
                 nbytes: item.nbytes,
@@ -249,7 +249,7 @@ impl Inode {
         }
     }
 
-    fn check_symlink(&self, item: &Facts, add: &mut dyn FnMut(Fault)) {
+    fn check_symlink(&self, item: &ItemFields, add: &mut dyn FnMut(Fault)) {
         let flags = item.flags & (InodeFlags::IMMUTABLE | InodeFlags::APPEND);
         if !flags.is_empty() {
             let flags = flags.bits();

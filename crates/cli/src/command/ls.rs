@@ -12,7 +12,7 @@ use std::path::Path;
 use ubtrfs::{ListedDir, Subvolume, WalkOptions};
 
 use crate::presentation::console::Console;
-use crate::presentation::file_facts::FileFacts;
+use crate::presentation::file_stat::FileStat;
 use crate::presentation::json::JsonList;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::volume_access::location::{Location, Opened, VolumeOptions};
@@ -184,7 +184,7 @@ impl Ls {
         let is_dir = files.symlink_metadata(path).reason()?.is_dir();
         let is_listed = is_dir && !self.directory;
         if !is_listed || self.all || self.recursive {
-            push_json(console, list, path, FileFacts::at(files, path))?;
+            push_json(console, list, path, FileStat::at(files, path))?;
         }
         if !is_listed {
             return Ok(());
@@ -193,7 +193,7 @@ impl Ls {
         let mut walk = files.walk_with(path, &options).reason()?;
         while let Some(entry) = walk.next() {
             match entry {
-                Ok(entry) => push_json(console, list, &entry.path(), FileFacts::of(&entry))?,
+                Ok(entry) => push_json(console, list, &entry.path(), FileStat::of(&entry))?,
                 Err(error) => {
                     let (path, reason) = (shown_path(&error), error.reason());
                     console.error(format_args!("cannot list '{path}': {reason}"));
@@ -211,11 +211,11 @@ fn push_json(
     console: &mut Console,
     list: &mut JsonList,
     path: &Path,
-    facts: ubtrfs::Result<FileFacts>,
+    stat: ubtrfs::Result<FileStat>,
 ) -> anyhow::Result<()> {
     let path = path.as_os_str().as_bytes();
-    match facts {
-        Ok(facts) => list.push(&mut console.out, &facts.to_json(path))?,
+    match stat {
+        Ok(stat) => list.push(&mut console.out, &stat.to_json(path))?,
         Err(error) => {
             let (path, reason) = (Escaped(path), error.reason());
             console.error(format_args!("cannot stat '{path}': {reason}"));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use ubtrfs::HostOwners;
 
 use crate::presentation::console::Console;
-use crate::presentation::file_facts::{FileFacts, FileJson};
+use crate::presentation::file_stat::{FileJson, FileStat};
 use crate::presentation::json::JsonList;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::presentation::xattr_text::XattrJson;
@@ -52,11 +52,11 @@ impl Stat {
         }
     }
 
-    fn read(&self, location: &Location) -> anyhow::Result<(FileFacts, Xattrs)> {
+    fn read(&self, location: &Location) -> anyhow::Result<(FileStat, Xattrs)> {
         let opened = self.volume.open(location)?;
         let (files, path) = (&opened.files, location.path_within());
-        let facts = FileFacts::at(files, path).reason()?;
-        Ok((facts, files.xattrs_nofollow(path).reason()?))
+        let stat = FileStat::at(files, path).reason()?;
+        Ok((stat, files.xattrs_nofollow(path).reason()?))
     }
 }
 
@@ -69,10 +69,10 @@ struct StatJson {
 }
 
 impl StatJson {
-    fn new(location: &Location, (facts, xattrs): (FileFacts, Xattrs)) -> StatJson {
+    fn new(location: &Location, (stat, xattrs): (FileStat, Xattrs)) -> StatJson {
         StatJson {
-            file: facts.to_json(&location.path),
-            flags: facts.metadata.flag_names(),
+            file: stat.to_json(&location.path),
+            flags: stat.metadata.flag_names(),
             xattrs: XattrJson::list(&xattrs),
         }
     }
@@ -81,15 +81,15 @@ impl StatJson {
 fn print(
     console: &mut Console,
     location: &Location,
-    (facts, xattrs): &(FileFacts, Xattrs),
+    (stat, xattrs): &(FileStat, Xattrs),
 ) -> anyhow::Result<()> {
-    let file = &facts.metadata;
+    let file = &stat.metadata;
     let owners = HostOwners::load();
     let io_block = 4096;
     let out = &mut console.out;
     write!(out, "  File: {}:", Escaped::of(&location.image))?;
     write!(out, "{}", Escaped(&location.path))?;
-    if let Some(target) = &facts.target {
+    if let Some(target) = &stat.target {
         write!(out, " -> {}", Escaped(target))?;
     }
     writeln!(
@@ -106,7 +106,7 @@ fn print(
         file.ino(),
         file.nlink()
     )?;
-    match facts.device_number() {
+    match stat.device_number() {
         Some((major, minor)) => writeln!(out, "     Device type: {major},{minor}")?,
         None => writeln!(out)?,
     }

@@ -8,11 +8,11 @@
 //!
 //! Not here: the choice of the destination (the caller).
 
+mod attributes;
 mod copier;
 mod dest;
 mod destination;
 mod error;
-mod facts;
 mod from_host;
 mod from_volume;
 mod metadata;
@@ -21,13 +21,13 @@ mod source;
 mod to_host;
 mod to_volume;
 
+pub(crate) use self::attributes::Attributes;
 pub(crate) use self::copier::{Copier, Top};
 #[cfg(test)]
 pub(crate) use self::dest::DestError;
 pub(crate) use self::dest::open_directory;
 pub(crate) use self::destination::Destination;
 pub(crate) use self::error::{CopyError, CopyProblem};
-pub(crate) use self::facts::Facts;
 pub(crate) use self::from_host::{FromHost, HostFile};
 pub(crate) use self::from_volume::FromVolume;
 pub(crate) use self::options::CopyOptions;

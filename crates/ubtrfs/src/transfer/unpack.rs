@@ -18,7 +18,7 @@ use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames
 
 use crate::escaped::Escaped;
 use crate::host_owners::HostOwners;
-use crate::transfer::copy::{CopyError, Destination, Facts, ToVolume};
+use crate::transfer::copy::{Attributes, CopyError, Destination, ToVolume};
 use crate::transfer::file_data::READ_BYTES;
 use crate::transfer::{DeviceNumber, Observer};
 
@@ -228,11 +228,11 @@ impl<'a> Unpacker<'a> {
         Ok(())
     }
 
-    fn set_times_later(&mut self, dir: FileId, facts: &Facts) -> Result<(), UnpackError> {
+    fn set_times_later(&mut self, dir: FileId, attributes: &Attributes) -> Result<(), UnpackError> {
         if self.times.len() >= self.max_timed {
             self.keep_times()?;
         }
-        self.times.insert(dir, (facts.atime, facts.mtime));
+        self.times.insert(dir, (attributes.atime, attributes.mtime));
         Ok(())
     }
 
@@ -240,36 +240,36 @@ impl<'a> Unpacker<'a> {
     fn before_change(&mut self, dir: FileId) -> Result<(), UnpackError> {
         if self.has_kept_times && !self.times.contains_key(&dir) {
             let attr = self.volume.attr(dir)?;
-            self.set_times_later(dir, &Facts::of(&attr, Vec::new()))?;
+            self.set_times_later(dir, &Attributes::of(&attr, Vec::new()))?;
         }
         Ok(())
     }
 
     fn member(&mut self, member: &Member, members: &mut Members<'_>) -> Result<(), UnpackError> {
         member.check()?;
-        let (facts, is_whole) = facts_of(member, &self.owners);
+        let (attributes, is_whole) = attributes_of(member, &self.owners);
         if !is_whole {
             self.report(&member.path, UnpackError::Acl)?;
         }
         let names = names_of(&member.path)?;
         let Some((name, above)) = names.split_last() else {
-            if facts.kind != FileKind::Directory {
+            if attributes.kind != FileKind::Directory {
                 return Err(UnpackError::Root);
             }
-            return self.keep_directory(self.top, &facts, &member.path);
+            return self.keep_directory(self.top, &attributes, &member.path);
         };
         let parent = self.directory(above, OnTheWay::Make)?;
         self.before_change(parent)?;
-        if facts.kind == FileKind::Directory {
-            let dir = self.make_directory(parent, name, &facts)?;
-            return self.keep_directory(dir, &facts, &member.path);
+        if attributes.kind == FileKind::Directory {
+            let dir = self.make_directory(parent, name, &attributes)?;
+            return self.keep_directory(dir, &attributes, &member.path);
         }
         self.clear(parent, name)?;
         let made = match &member.body {
             MemberBody::HardLink(target) => return self.link(target, parent, name),
             MemberBody::Symlink(target) => self.destination.symlink(&parent, name, target)?,
             MemberBody::File { size, parts } => {
-                let made = self.destination.file(&parent, name, &facts, None)?;
+                let made = self.destination.file(&parent, name, &attributes, None)?;
                 let whole = [(0, *size)];
                 for &(at, len) in parts.as_deref().unwrap_or(&whole) {
                     self.data(member, members, made, (at, len))?;
@@ -277,13 +277,18 @@ impl<'a> Unpacker<'a> {
                 self.destination.set_size(&made, *size)?;
                 made
             }
-            _ => self.destination.node(&parent, name, &facts)?,
+            _ => self.destination.node(&parent, name, &attributes)?,
         };
-        self.keep(made, &facts, &member.path)
+        self.keep(made, &attributes, &member.path)
     }
 
-    fn keep(&mut self, made: FileId, facts: &Facts, path: &[u8]) -> Result<(), UnpackError> {
-        for problem in self.destination.keep(&made, facts) {
+    fn keep(
+        &mut self,
+        made: FileId,
+        attributes: &Attributes,
+        path: &[u8],
+    ) -> Result<(), UnpackError> {
+        for problem in self.destination.keep(&made, attributes) {
             self.report(path, problem.into())?;
         }
         Ok(())
@@ -292,11 +297,11 @@ impl<'a> Unpacker<'a> {
     fn keep_directory(
         &mut self,
         dir: FileId,
-        facts: &Facts,
+        attributes: &Attributes,
         path: &[u8],
     ) -> Result<(), UnpackError> {
-        self.keep(dir, facts, path)?;
-        self.set_times_later(dir, facts)
+        self.keep(dir, attributes, path)?;
+        self.set_times_later(dir, attributes)
     }
 
     fn data(
@@ -344,14 +349,14 @@ impl<'a> Unpacker<'a> {
         &mut self,
         parent: FileId,
         name: &[u8],
-        facts: &Facts,
+        attributes: &Attributes,
     ) -> Result<FileId, UnpackError> {
         if let Some(existing) = self.volume.lookup(parent, name)?
             && self.volume.attr(existing)?.kind != FileKind::Directory
         {
             self.volume.unlink(parent, name)?;
         }
-        let (dir, _) = self.destination.directory(&parent, name, facts)?;
+        let (dir, _) = self.destination.directory(&parent, name, attributes)?;
         Ok(dir)
     }
 
@@ -449,22 +454,22 @@ fn names_of(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
 }
 
 /// Converts the attributes of a member. The flag is false if an ACL was left out.
-fn facts_of(member: &Member, owners: &OwnerNames) -> (Facts, bool) {
-    let attributes = &member.attributes;
-    let (xattrs, is_whole) = attributes.xattrs_with_acls(owners);
-    let (major, minor) = attributes.device;
-    let kind = FileKind::from_mode(attributes.mode).unwrap_or(FileKind::Regular);
-    let facts = Facts {
+fn attributes_of(member: &Member, owners: &OwnerNames) -> (Attributes, bool) {
+    let stored = &member.attributes;
+    let (xattrs, is_whole) = stored.xattrs_with_acls(owners);
+    let (major, minor) = stored.device;
+    let kind = FileKind::from_mode(stored.mode).unwrap_or(FileKind::Regular);
+    let attributes = Attributes {
         kind,
-        mode: attributes.mode,
-        uid: attributes.uid,
-        gid: attributes.gid,
+        mode: stored.mode,
+        uid: stored.uid,
+        gid: stored.gid,
         nlink: 1,
         size: 0,
         rdev: DeviceNumber { major, minor }.to_inode(),
-        atime: attributes.atime,
-        mtime: attributes.mtime,
+        atime: stored.atime,
+        mtime: stored.mtime,
         xattrs,
     };
-    (facts, is_whole)
+    (attributes, is_whole)
 }

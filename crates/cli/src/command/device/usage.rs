@@ -46,7 +46,7 @@ struct AllocationJson {
 }
 
 /// The displayed properties of a volume.
-struct Facts {
+struct VolumeUsage {
     infos: Vec<GroupUsage>,
     devices: Vec<DeviceSizes>,
     /// None if the caller may not know them.
@@ -59,7 +59,7 @@ impl Usage {
             let volume = self.devices.open(location)?;
             let space = volume.space().reason()?;
             let allocations = volume.device_allocations().into_iter();
-            Ok(Facts {
+            Ok(VolumeUsage {
                 infos: space.block_groups.iter().map(GroupUsage::from).collect(),
                 devices: DeviceSizes::of(&volume),
                 allocations: Some(allocations.map(Allocation::from).collect()),
@@ -70,7 +70,7 @@ impl Usage {
     fn print(
         &self,
         console: &mut Console,
-        facts_of: impl Fn(&Location) -> anyhow::Result<Facts>,
+        usage_of: impl Fn(&Location) -> anyhow::Result<VolumeUsage>,
     ) -> anyhow::Result<()> {
         let units = self.units.units();
         let mut list = if console.is_json() {
@@ -82,11 +82,11 @@ impl Usage {
             if index > 0 && list.is_none() {
                 writeln!(console.out)?;
             }
-            let facts = facts_of(location)?;
-            warn_multiple_profiles(console, &facts.infos);
-            for device in &facts.devices {
+            let usage = usage_of(location)?;
+            warn_multiple_profiles(console, &usage.infos);
+            for device in &usage.devices {
                 let on_it = |a: &&Allocation| a.devid == device.devid;
-                let allocations = facts.allocations.as_ref();
+                let allocations = usage.allocations.as_ref();
                 let allocations = allocations.map(|all| all.iter().filter(on_it).collect());
                 match &mut list {
                     Some(list) => list.push(&mut console.out, &to_json(device, allocations))?,
@@ -106,7 +106,7 @@ impl ByIoctls for Usage {
         self.devices.refuse_for_mount()?;
         self.print(console, |location| {
             let asked = Asked::open(location)?;
-            Ok(Facts {
+            Ok(VolumeUsage {
                 infos: asked.spaces()?.infos,
                 devices: DeviceSizes::ask(&asked)?,
                 allocations: asked.device_allocations()?,

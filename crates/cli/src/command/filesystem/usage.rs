@@ -41,20 +41,20 @@ pub(crate) struct Usage {
 impl Usage {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         self.print(console, |location| {
-            Facts::read(&self.devices.open(location)?)
+            VolumeUsage::read(&self.devices.open(location)?)
         })
     }
 
     fn print(
         &self,
         console: &mut Console,
-        facts_of: impl Fn(&Location) -> anyhow::Result<Facts>,
+        usage_of: impl Fn(&Location) -> anyhow::Result<VolumeUsage>,
     ) -> anyhow::Result<()> {
         if console.is_json() {
             let mut list = json::JsonList::start(&mut console.out, "filesystem-usage")?;
             for location in &self.locations {
-                let facts = facts_of(location)?;
-                list.push(&mut console.out, &facts.to_json())?;
+                let usage = usage_of(location)?;
+                list.push(&mut console.out, &usage.to_json())?;
             }
             return Ok(list.end(&mut console.out)?);
         }
@@ -63,18 +63,18 @@ impl Usage {
             if index > 0 {
                 writeln!(console.out)?;
             }
-            let facts = facts_of(location)?;
-            if facts.allocations.is_none() {
+            let usage = usage_of(location)?;
+            if usage.allocations.is_none() {
                 console.warning(
                     "cannot read detailed chunk info, per-device usage will not be shown, run as root",
                 );
             }
-            facts.print_overall(&mut console.out, units)?;
+            usage.print_overall(&mut console.out, units)?;
             writeln!(console.out)?;
             if self.tabular {
-                facts.print_table(&mut console.out, units)?
+                usage.print_table(&mut console.out, units)?
             } else {
-                facts.print_linear(&mut console.out, units)?
+                usage.print_linear(&mut console.out, units)?
             }
         }
         Ok(())
@@ -84,11 +84,13 @@ impl Usage {
 impl ByIoctls for Usage {
     fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
         self.devices.refuse_for_mount()?;
-        self.print(console, |location| Facts::ask(&Asked::open(location)?))
+        self.print(console, |location| {
+            VolumeUsage::ask(&Asked::open(location)?)
+        })
     }
 }
 
-struct Facts {
+struct VolumeUsage {
     /// Data, metadata and system, each by profile.
     infos: Vec<GroupUsage>,
     /// None if the caller may not know them.
@@ -127,11 +129,11 @@ struct Overall {
     metadata_ratio: f64,
 }
 
-impl Facts {
-    fn read(volume: &Volume) -> anyhow::Result<Facts> {
+impl VolumeUsage {
+    fn read(volume: &Volume) -> anyhow::Result<VolumeUsage> {
         let space = volume.space().reason()?;
         let allocations = volume.device_allocations().into_iter();
-        Facts {
+        VolumeUsage {
             infos: space.block_groups.iter().map(GroupUsage::from).collect(),
             allocations: Some(allocations.map(Allocation::from).collect()),
             devices: DeviceSizes::of(volume),
@@ -142,14 +144,14 @@ impl Facts {
     }
 
     /// Queries a mount.
-    fn ask(asked: &Asked) -> anyhow::Result<Facts> {
+    fn ask(asked: &Asked) -> anyhow::Result<VolumeUsage> {
         let spaces = asked.spaces()?;
         let allocations = asked.device_allocations()?;
         let has_parity = |info: &GroupUsage| info.group.profile.is_some_and(|p| p.parities() > 0);
         if allocations.is_none() && spaces.infos.iter().any(has_parity) {
             bail!("cannot read the space of RAID5 and RAID6: run as root");
         }
-        Facts {
+        VolumeUsage {
             infos: spaces.infos,
             allocations,
             devices: DeviceSizes::ask(asked)?,
@@ -159,7 +161,7 @@ impl Facts {
         .in_order()
     }
 
-    fn in_order(mut self) -> anyhow::Result<Facts> {
+    fn in_order(mut self) -> anyhow::Result<VolumeUsage> {
         self.infos.sort_by_key(|info| info.group.usage_rank());
         if self.devices.iter().all(|device| device.size == 0) {
             bail!("the volume has no device with a size");

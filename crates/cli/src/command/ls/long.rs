@@ -8,7 +8,7 @@ use ubtrfs::{Dir, DirEntry, Error, HostOwners, Result, Subvolume};
 
 use super::{Ls, write_name};
 use crate::presentation::console::Console;
-use crate::presentation::file_facts::FileFacts;
+use crate::presentation::file_stat::FileStat;
 use crate::presentation::quoting::Escaped;
 use crate::presentation::{clock, permissions};
 
@@ -26,11 +26,11 @@ pub(super) enum Listed<'a> {
 }
 
 impl Listed<'_> {
-    fn facts(self) -> Result<FileFacts> {
+    fn stat(self) -> Result<FileStat> {
         match self {
-            Listed::At(files, path) => FileFacts::at(files, path),
-            Listed::Entry(entry) => FileFacts::of(entry),
-            Listed::Dir(dir) => Ok(FileFacts {
+            Listed::At(files, path) => FileStat::at(files, path),
+            Listed::Entry(entry) => FileStat::of(entry),
+            Listed::Dir(dir) => Ok(FileStat {
                 metadata: dir.metadata()?,
                 target: None,
             }),
@@ -77,7 +77,7 @@ struct Line {
     name: Vec<u8>,
     ino: u64,
     /// Only in a long listing.
-    facts: Option<Columns>,
+    columns: Option<Columns>,
 }
 
 /// The columns of a long listing, as text.
@@ -131,7 +131,7 @@ impl Layout {
     }
 
     fn line(&self, name: &[u8], file: Listed<'_>) -> Result<Line> {
-        let facts = if self.long {
+        let columns = if self.long {
             Some(self.columns(file)?)
         } else {
             None
@@ -140,17 +140,17 @@ impl Layout {
         Ok(Line {
             name: name.to_vec(),
             ino,
-            facts,
+            columns,
         })
     }
 
     fn columns(&self, listed: Listed<'_>) -> Result<Columns> {
-        let facts = listed.facts()?;
-        let file = &facts.metadata;
+        let stat = listed.stat()?;
+        let file = &stat.metadata;
         let has_acl =
             listed.has_acl(ACCESS_ACL)? || (file.is_dir() && listed.has_acl(DEFAULT_ACL)?);
         let acl = if has_acl { "+" } else { "" };
-        let size = match facts.device_number() {
+        let size = match stat.device_number() {
             Some((major, minor)) => Size::Device {
                 major: major.to_string(),
                 minor: minor.to_string(),
@@ -171,14 +171,14 @@ impl Layout {
                 clock::short(modified, self.now)
             },
             blocks: file.blocks(),
-            target: facts.target,
+            target: stat.target,
         })
     }
 
     /// Prints and clears the lines. A long listing of a directory begins with its total.
     pub(super) fn print(&mut self, out: &mut dyn Write, directory: Option<()>) -> io::Result<()> {
         let lines = std::mem::take(&mut self.lines);
-        let columns = || lines.iter().filter_map(|line| line.facts.as_ref());
+        let columns = || lines.iter().filter_map(|line| line.columns.as_ref());
         if directory.is_some() && self.long {
             let blocks = columns().fold(0u64, |sum, c| sum.saturating_add(c.blocks));
             let total = if self.human {
@@ -194,11 +194,11 @@ impl Layout {
             if self.inode {
                 write!(out, "{:>ino_width$} ", line.ino)?;
             }
-            if let Some(columns) = &line.facts {
+            if let Some(columns) = &line.columns {
                 widths.write(out, columns)?;
             }
             write_name(out, &line.name, self.for_terminal)?;
-            if let Some(target) = line.facts.as_ref().and_then(|c| c.target.as_deref()) {
+            if let Some(target) = line.columns.as_ref().and_then(|c| c.target.as_deref()) {
                 out.write_all(b" -> ")?;
                 write_name(out, target, self.for_terminal)?;
             }

@@ -41,7 +41,7 @@ const WRITABLE_BUT_RECEIVED: &str = "the subvolume is read-write and has receive
      \t further information.";
 
 /// The properties displayed as text.
-struct Facts<'a> {
+struct Details<'a> {
     info: &'a Listed,
     path: Vec<u8>,
     name: Vec<u8>,
@@ -102,8 +102,8 @@ impl Show {
         })?;
         let subvolumes = Subvolumes::read_with_snapshots(&opened.volume, id)?;
         let quota = opened.volume.subvolume_quota(id.0).reason()?;
-        let facts = Facts::of(&subvolumes, id, quota.map(Quota::from))?;
-        self.show(console, &facts)
+        let details = Details::of(&subvolumes, id, quota.map(Quota::from))?;
+        self.show(console, &details)
     }
 
     /// Returns the id of the subvolume to show. `here` is the subvolume at the path.
@@ -122,57 +122,57 @@ impl Show {
         }
     }
 
-    fn show(&self, console: &mut Console, facts: &Facts<'_>) -> anyhow::Result<()> {
-        if facts.flags().is_none() && facts.info.received_uuid.is_some() {
+    fn show(&self, console: &mut Console, details: &Details<'_>) -> anyhow::Result<()> {
+        if details.flags().is_none() && details.info.received_uuid.is_some() {
             console.warning(WRITABLE_BUT_RECEIVED);
         }
         if console.is_json() {
             Ok(json::write_map(
                 &mut console.out,
                 "subvolume-show",
-                &facts.to_json(),
+                &details.to_json(),
             )?)
         } else {
-            self.print(console, facts)
+            self.print(console, details)
         }
     }
 
-    fn print(&self, console: &mut Console, facts: &Facts<'_>) -> anyhow::Result<()> {
-        let info = facts.info;
-        match facts.info.id {
+    fn print(&self, console: &mut Console, details: &Details<'_>) -> anyhow::Result<()> {
+        let info = details.info;
+        match details.info.id {
             RootId::FS_TREE => console.out.write_all(b"/")?,
-            _ => console.write_path(&facts.path)?,
+            _ => console.write_path(&details.path)?,
         }
         write!(console.out, "\n\tName: \t\t\t")?;
-        console.write_path(&facts.name)?;
+        console.write_path(&details.name)?;
         let out = &mut console.out;
         writeln!(out, "\n\tUUID: \t\t\t{}", or_dash(info.uuid))?;
         writeln!(out, "\tParent UUID: \t\t{}", or_dash(info.parent_uuid))?;
         writeln!(out, "\tReceived UUID: \t\t{}", or_dash(info.received_uuid))?;
         writeln!(out, "\tCreation time: \t\t{}", time_or_dash(info.created))?;
-        writeln!(out, "\tSubvolume ID: \t\t{}", facts.info.id)?;
+        writeln!(out, "\tSubvolume ID: \t\t{}", details.info.id)?;
         writeln!(out, "\tGeneration: \t\t{}", info.generation)?;
         writeln!(out, "\tGen at creation: \t{}", info.created_generation)?;
-        writeln!(out, "\tParent ID: \t\t{}", facts.parent)?;
-        writeln!(out, "\tTop level ID: \t\t{}", facts.parent)?;
-        writeln!(out, "\tFlags: \t\t\t{}", facts.flags().unwrap_or("-"))?;
+        writeln!(out, "\tParent ID: \t\t{}", details.parent)?;
+        writeln!(out, "\tTop level ID: \t\t{}", details.parent)?;
+        writeln!(out, "\tFlags: \t\t\t{}", details.flags().unwrap_or("-"))?;
         writeln!(out, "\tSend transid: \t\t{}", info.sent_generation)?;
         writeln!(out, "\tSend time: \t\t{}", time_or_dash(info.sent))?;
         writeln!(out, "\tReceive transid: \t{}", info.received_generation)?;
         writeln!(out, "\tReceive time: \t\t{}", time_or_dash(info.received))?;
         writeln!(out, "\tSnapshot(s):")?;
-        for snapshot in &facts.snapshots {
+        for snapshot in &details.snapshots {
             write!(console.out, "\t\t\t\t")?;
             console.write_path(snapshot)?;
             writeln!(console.out)?;
         }
         let out = &mut console.out;
-        let Some(quota) = &facts.quota else {
+        let Some(quota) = &details.quota else {
             return Ok(writeln!(out, "\tQuota group:\t\tn/a")?);
         };
         let units = self.units.units();
         let limit = |limit: Option<u64>| limit.map_or_else(|| "-".to_owned(), |l| units.size(l));
-        writeln!(out, "\tQuota group:\t\t0/{}", facts.info.id)?;
+        writeln!(out, "\tQuota group:\t\t0/{}", details.info.id)?;
         writeln!(
             out,
             "\t  Limit referenced:\t{}",
@@ -213,8 +213,8 @@ impl ByIoctls for Show {
             subvolumes.add(&asked)?;
         }
         let quota = asked.subvolume_quota(id)?;
-        let facts = Facts::of(&subvolumes, id, quota.map(Quota::from))?;
-        self.show(console, &facts)
+        let details = Details::of(&subvolumes, id, quota.map(Quota::from))?;
+        self.show(console, &details)
     }
 }
 
@@ -230,12 +230,12 @@ fn shown_time(time: Option<SystemTime>) -> Option<String> {
     time.map(clock::with_zone)
 }
 
-impl<'a> Facts<'a> {
+impl<'a> Details<'a> {
     fn of(
         subvolumes: &'a Subvolumes,
         id: RootId,
         quota: Option<Quota>,
-    ) -> anyhow::Result<Facts<'a>> {
+    ) -> anyhow::Result<Details<'a>> {
         let info = subvolumes.get(id);
         let info = info.with_context(|| format!("subvolume {id} does not exist"))?;
         let is_snapshot = |other: &&Listed| info.uuid.is_some() && other.parent_uuid == info.uuid;
@@ -245,7 +245,7 @@ impl<'a> Facts<'a> {
         };
         // The place of the highest visible subvolume is unknown.
         let path = subvolumes.path(info.id, None);
-        Ok(Facts {
+        Ok(Details {
             info,
             path: path.unwrap_or_else(|| name.clone()),
             name,

@@ -5,9 +5,9 @@ use std::fmt;
 
 use ubtrfs_fs::FileKind;
 
+use super::attributes::Attributes;
 use super::destination::Destination;
 use super::error::{CopyError, CopyProblem};
-use super::facts::Facts;
 use super::options::{CopyOptions, Reflink, Sparse};
 use super::source::{CopyStep, Source};
 use crate::escaped::Escaped;
@@ -34,7 +34,7 @@ struct Level<D> {
     dir: D,
     name: Vec<u8>,
     /// The attributes to set when it is complete; `None` for a directory that is not a copy.
-    facts: Option<Facts>,
+    attributes: Option<Attributes>,
 }
 
 /// A copy of a file with several names.
@@ -102,7 +102,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         let mut levels = vec![Level {
             dir: top.dir,
             name: Vec::new(),
-            facts: None,
+            attributes: None,
         }];
         match self.entry(&levels, name, file, shown) {
             Ok(Some(level)) => {
@@ -126,10 +126,10 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         made: &D::File,
         shown: &[u8],
     ) -> Result<(), CopyError> {
-        let facts = self.source.facts(file, false);
-        let copied = facts.and_then(|facts| {
-            self.data(file, facts.size, made, shown)?;
-            self.destination.set_size(made, facts.size)
+        let attributes = self.source.attributes(file, false);
+        let copied = attributes.and_then(|attributes| {
+            self.data(file, attributes.size, made, shown)?;
+            self.destination.set_size(made, attributes.size)
         });
         copied.or_else(|error| self.report(shown, error))
     }
@@ -147,12 +147,12 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         shown: &[u8],
     ) -> Result<(), CopyError> {
         self.top = top.shown;
-        match self.source.facts(dir, self.options.preserve) {
-            Ok(facts) => {
+        match self.source.attributes(dir, self.options.preserve) {
+            Ok(attributes) => {
                 let level = Level {
                     dir: top.dir,
                     name: Vec::new(),
-                    facts: Some(facts),
+                    attributes: Some(attributes),
                 };
                 self.fill(dir, vec![level], shown)
             }
@@ -222,9 +222,9 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                 // COPY-3
                 CopyStep::Leave => {
                     if let Some(level) = levels.pop()
-                        && let Some(facts) = &level.facts
+                        && let Some(attributes) = &level.attributes
                     {
-                        let problems = self.destination.keep_directory(&level.dir, facts);
+                        let problems = self.destination.keep_directory(&level.dir, attributes);
                         let kept = self.kept(problems, walk.path());
                         kept.map_err(|error| self.located(error, &levels, &level.name))?;
                     }
@@ -247,27 +247,27 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
             return Ok(None);
         };
         self.check_cancelled()?;
-        let facts = self.source.facts(file, self.options.preserve)?;
+        let attributes = self.source.attributes(file, self.options.preserve)?;
         self.observer.begin(shown);
-        if facts.kind == FileKind::Directory {
-            let (dir, made) = self.destination.directory(&parent.dir, name, &facts)?;
+        if attributes.kind == FileKind::Directory {
+            let (dir, made) = self.destination.directory(&parent.dir, name, &attributes)?;
             // An existing directory keeps its own attributes, unless they are preserved from the source.
             let keeps = made || self.options.preserve;
             return Ok(Some(Level {
                 dir,
                 name: name.to_vec(),
-                facts: keeps.then_some(facts),
+                attributes: keeps.then_some(attributes),
             }));
         }
-        let has_links = self.options.preserve && facts.nlink > 1;
+        let has_links = self.options.preserve && attributes.nlink > 1;
         if has_links && self.link(&top.dir, &parent.dir, name, file)? {
             return Ok(None);
         }
-        let made = self.one(&parent.dir, name, file, &facts, shown)?;
+        let made = self.one(&parent.dir, name, file, &attributes, shown)?;
         if has_links {
             let linked = Linked {
                 first: self.destination.link_to(path_of(levels), name, &made),
-                remaining: facts.nlink - 1,
+                remaining: attributes.nlink - 1,
             };
             self.links.insert(self.source.id(file), linked);
         }
@@ -300,18 +300,18 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         parent: &D::Dir,
         name: &[u8],
         file: &S::File,
-        facts: &Facts,
+        attributes: &Attributes,
         shown: &[u8],
     ) -> Result<D::File, CopyError> {
         let mut copied = Ok(());
-        let made = match facts.kind {
+        let made = match attributes.kind {
             FileKind::Regular => {
                 let of = self.source.in_volume(file);
-                let made = self.destination.file(parent, name, facts, of)?;
+                let made = self.destination.file(parent, name, attributes, of)?;
                 // A failed copy has the size of the written part.
                 copied = self
-                    .data(file, facts.size, &made, shown)
-                    .and_then(|()| self.destination.set_size(&made, facts.size));
+                    .data(file, attributes.size, &made, shown)
+                    .and_then(|()| self.destination.set_size(&made, attributes.size));
                 if copied.as_ref().is_err_and(CopyError::is_final) {
                     return copied.map(|()| made);
                 }
@@ -321,9 +321,9 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                 let target = self.source.link_target(file)?;
                 self.destination.symlink(parent, name, &target)?
             }
-            _ => self.destination.node(parent, name, facts)?,
+            _ => self.destination.node(parent, name, attributes)?,
         };
-        let problems = self.destination.keep(&made, facts);
+        let problems = self.destination.keep(&made, attributes);
         self.kept(problems, shown)?;
         copied.map(|()| made)
     }

@@ -6,7 +6,7 @@
 use ubtrfs_fs::{FileId, Volume};
 
 use super::CopyError;
-use super::facts::Facts;
+use super::attributes::Attributes;
 
 /// A destination of copies.
 pub(crate) trait Destination {
@@ -22,7 +22,7 @@ pub(crate) trait Destination {
         &mut self,
         parent: &Self::Dir,
         name: &[u8],
-        facts: &Facts,
+        attributes: &Attributes,
     ) -> Result<(Self::Dir, bool), CopyError>;
 
     /// Creates a regular file without data. `of` is its original, if that is in a volume.
@@ -30,7 +30,7 @@ pub(crate) trait Destination {
         &mut self,
         parent: &Self::Dir,
         name: &[u8],
-        facts: &Facts,
+        attributes: &Attributes,
         of: Option<(&Volume, FileId)>,
     ) -> Result<Self::File, CopyError>;
 
@@ -56,7 +56,7 @@ pub(crate) trait Destination {
         &mut self,
         parent: &Self::Dir,
         name: &[u8],
-        facts: &Facts,
+        attributes: &Attributes,
     ) -> Result<Self::File, CopyError>;
 
     /// Returns a reference to a created file. `dir` is the path of its directory, relative to the start of the copy.
@@ -72,8 +72,8 @@ pub(crate) trait Destination {
     ) -> Result<(), CopyError>;
 
     /// Sets the attributes to preserve on a file. Returns the ones that could not be set.
-    fn keep(&mut self, file: &Self::File, facts: &Facts) -> Vec<CopyError>;
+    fn keep(&mut self, file: &Self::File, attributes: &Attributes) -> Vec<CopyError>;
 
     /// Sets the attributes to preserve on a complete directory. Returns the ones that could not be set.
-    fn keep_directory(&mut self, dir: &Self::Dir, facts: &Facts) -> Vec<CopyError>;
+    fn keep_directory(&mut self, dir: &Self::Dir, attributes: &Attributes) -> Vec<CopyError>;
 }

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use ubtrfs_fs::{FileId, FileKind, FileTime, Volume};
 
 use super::CopyError;
-use super::facts::{Facts, Xattrs};
+use super::attributes::{Attributes, Xattrs};
 use super::source::{CopyStep, Data, Source, Walking};
 use crate::transfer::DeviceNumber;
 use crate::transfer::file_data::Damage;
@@ -108,7 +108,7 @@ impl Source for FromHost {
     type File = HostFile;
     type Id = (u64, u64);
 
-    fn facts(&self, file: &HostFile, with_xattrs: bool) -> Result<Facts, CopyError> {
+    fn attributes(&self, file: &HostFile, with_xattrs: bool) -> Result<Attributes, CopyError> {
         if self.images.contains(&file.identity()) {
             return Err(CopyError::Image);
         }
@@ -117,7 +117,7 @@ impl Source for FromHost {
             sec,
             nsec: nsec as u32,
         };
-        Ok(Facts {
+        Ok(Attributes {
             kind: file.kind()?,
             mode: stat.st_mode,
             uid: stat.st_uid,

@@ -6,7 +6,7 @@ use ubtrfs_format::limits;
 use ubtrfs_fs::{FileId, FileKind, Volume};
 
 use super::CopyError;
-use super::facts::Facts;
+use super::attributes::Attributes;
 use super::source::{CopyStep, Data, Source, Walking};
 use crate::transfer::file_data::{Damage, DataRanges, read_past_damage};
 use crate::transfer::walk::{Entry, Filter, Order, Step, Walk};
@@ -21,7 +21,7 @@ impl Source for FromVolume<'_> {
     type File = FileId;
     type Id = FileId;
 
-    fn facts(&self, file: &FileId, with_xattrs: bool) -> Result<Facts, CopyError> {
+    fn attributes(&self, file: &FileId, with_xattrs: bool) -> Result<Attributes, CopyError> {
         let attr = self.volume.attr(*file)?;
         if attr.kind == FileKind::Regular {
             limits::check_file_size(attr.size)?;
@@ -31,7 +31,7 @@ impl Source for FromVolume<'_> {
         } else {
             Vec::new()
         };
-        Ok(Facts::of(&attr, xattrs))
+        Ok(Attributes::of(&attr, xattrs))
     }
 
     fn id(&self, file: &FileId) -> FileId {

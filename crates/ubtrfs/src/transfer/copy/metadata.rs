@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use ubtrfs_device::errno_of;
 use ubtrfs_fs::{FileKind, FileTime};
 
-use super::facts::Facts;
+use super::attributes::Attributes;
 use crate::escaped::Escaped;
 
 const SETUID: u32 = 0o4000;
@@ -83,25 +83,25 @@ impl MetadataSetter {
         &mut self,
         fd: impl AsFd,
         handle: Handle,
-        facts: &Facts,
+        attributes: &Attributes,
     ) -> Vec<MetadataError> {
         let mut problems = Vec::new();
-        let mut mode = facts.mode & 0o7777;
+        let mut mode = attributes.mode & 0o7777;
         if self.preserve {
-            mode &= !self.owner(&fd, facts, &mut problems);
+            mode &= !self.owner(&fd, attributes, &mut problems);
         } else {
             mode = mode & 0o777 & !self.umask;
         }
-        if facts.kind != FileKind::Symlink {
+        if attributes.kind != FileKind::Symlink {
             self.mode(&fd, handle, mode, &mut problems);
         }
         if self.preserve {
-            for (name, value) in &facts.xattrs {
+            for (name, value) in &attributes.xattrs {
                 self.xattr(&fd, name, value, &mut problems);
             }
             let times = Timestamps {
-                last_access: timespec(facts.atime),
-                last_modification: timespec(facts.mtime),
+                last_access: timespec(attributes.atime),
+                last_modification: timespec(attributes.mtime),
             };
             if let Err(errno) = rustix::fs::utimensat(&fd, "", &times, AtFlags::EMPTY_PATH) {
                 problems.push(MetadataError::new("times", errno));
@@ -111,13 +111,18 @@ impl MetadataSetter {
     }
 
     /// Returns the mode bits to clear because the owner could not be preserved.
-    fn owner(&self, fd: impl AsFd, facts: &Facts, problems: &mut Vec<MetadataError>) -> u32 {
+    fn owner(
+        &self,
+        fd: impl AsFd,
+        attributes: &Attributes,
+        problems: &mut Vec<MetadataError>,
+    ) -> u32 {
         let chown = |uid: Option<u32>, gid: u32| {
             let uid = uid.map(Uid::from_raw);
             let gid = Some(Gid::from_raw(gid));
             rustix::fs::chownat(&fd, "", uid, gid, AtFlags::EMPTY_PATH)
         };
-        let Err(errno) = chown(Some(facts.uid), facts.gid) else {
+        let Err(errno) = chown(Some(attributes.uid), attributes.gid) else {
             return 0;
         };
         if self.is_root || errno != Errno::PERM {
@@ -125,7 +130,7 @@ impl MetadataSetter {
             return SETUID | SETGID;
         }
         // The group may be one of the caller's own.
-        match chown(None, facts.gid) {
+        match chown(None, attributes.gid) {
             Ok(()) => SETUID,
             Err(_) => SETUID | SETGID,
         }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use ubtrfs_fs::{FileId, Volume};
 
 use super::CopyError;
-use super::facts::Facts;
+use super::attributes::Attributes;
 use crate::transfer::file_data::Damage;
 
 /// A source of copies.
@@ -17,7 +17,7 @@ pub(crate) trait Source {
     type Id: Eq + Hash;
 
     /// Reads the attributes to preserve. Extended attributes are left out unless `with_xattrs` is set.
-    fn facts(&self, file: &Self::File, with_xattrs: bool) -> Result<Facts, CopyError>;
+    fn attributes(&self, file: &Self::File, with_xattrs: bool) -> Result<Attributes, CopyError>;
 
     /// Returns the file's identity.
     fn id(&self, file: &Self::File) -> Self::Id;

@@ -10,9 +10,9 @@ use rustix::fs::FileType;
 use ubtrfs_fs::{FileId, FileKind, Volume};
 
 use super::CopyError;
+use super::attributes::Attributes;
 use super::dest;
 use super::destination::Destination;
-use super::facts::Facts;
 use super::metadata::{Handle, MetadataSetter};
 use crate::transfer::DeviceNumber;
 
@@ -107,7 +107,7 @@ impl Destination for ToHost {
         &mut self,
         parent: &OwnedFd,
         name: &[u8],
-        _: &Facts,
+        _: &Attributes,
     ) -> Result<(OwnedFd, bool), CopyError> {
         Ok(dest::directory(parent, name)?)
     }
@@ -116,7 +116,7 @@ impl Destination for ToHost {
         &mut self,
         parent: &OwnedFd,
         name: &[u8],
-        _: &Facts,
+        _: &Attributes,
         _: Option<(&Volume, FileId)>,
     ) -> Result<Made, CopyError> {
         Ok(Made::File(dest::file(parent, name, &self.images)?))
@@ -154,8 +154,13 @@ impl Destination for ToHost {
         Ok(Made::Other(dest::refer(parent, name)?))
     }
 
-    fn node(&mut self, parent: &OwnedFd, name: &[u8], facts: &Facts) -> Result<Made, CopyError> {
-        let kind = match facts.kind {
+    fn node(
+        &mut self,
+        parent: &OwnedFd,
+        name: &[u8],
+        attributes: &Attributes,
+    ) -> Result<Made, CopyError> {
+        let kind = match attributes.kind {
             FileKind::CharDevice => FileType::CharacterDevice,
             FileKind::BlockDevice => FileType::BlockDevice,
             FileKind::Socket => FileType::Socket,
@@ -163,7 +168,7 @@ impl Destination for ToHost {
         };
         let device = match kind {
             FileType::CharacterDevice | FileType::BlockDevice => {
-                let device = DeviceNumber::from_inode(facts.rdev);
+                let device = DeviceNumber::from_inode(attributes.rdev);
                 rustix::fs::makedev(device.major, device.minor)
             }
             _ => 0,
@@ -197,17 +202,17 @@ impl Destination for ToHost {
         )?)
     }
 
-    fn keep(&mut self, file: &Made, facts: &Facts) -> Vec<CopyError> {
+    fn keep(&mut self, file: &Made, attributes: &Attributes) -> Vec<CopyError> {
         let problems = match file {
-            Made::File(file) => self.metadata.apply(file, Handle::Open, facts),
+            Made::File(file) => self.metadata.apply(file, Handle::Open, attributes),
             Made::Stream(_) => Vec::new(),
-            Made::Other(fd) => self.metadata.apply(fd, Handle::Reference, facts),
+            Made::Other(fd) => self.metadata.apply(fd, Handle::Reference, attributes),
         };
         problems.into_iter().map(CopyError::from).collect()
     }
 
-    fn keep_directory(&mut self, dir: &OwnedFd, facts: &Facts) -> Vec<CopyError> {
-        let problems = self.metadata.apply(dir, Handle::Open, facts);
+    fn keep_directory(&mut self, dir: &OwnedFd, attributes: &Attributes) -> Vec<CopyError> {
+        let problems = self.metadata.apply(dir, Handle::Open, attributes);
         problems.into_iter().map(CopyError::from).collect()
     }
 }

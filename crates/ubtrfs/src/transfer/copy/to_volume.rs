@@ -10,9 +10,9 @@ use ubtrfs_format::item::acl;
 use ubtrfs_fs::{Error, FileId, FileKind, NewInode, SetAttr, SetTime, Volume, XattrMode};
 
 use super::CopyError;
+use super::attributes::Attributes;
 use super::dest::DestError;
 use super::destination::Destination;
-use super::facts::Facts;
 use crate::escaped::Escaped;
 use crate::transfer::walk::is_component;
 
@@ -48,16 +48,16 @@ impl<'v> ToVolume<'v> {
     }
 
     /// Drafts a new inode of the kind of the original.
-    fn new_inode<'a>(&self, facts: &Facts) -> NewInode<'a> {
-        let format = facts.mode & !0o7777;
+    fn new_inode<'a>(&self, attributes: &Attributes) -> NewInode<'a> {
+        let format = attributes.mode & !0o7777;
         let permissions = if self.preserve {
-            facts.mode & PRIVATE
+            attributes.mode & PRIVATE
         } else {
-            facts.mode & PERMISSIONS
+            attributes.mode & PERMISSIONS
         };
         NewInode {
             umask: self.umask,
-            rdev: facts.rdev,
+            rdev: attributes.rdev,
             ..NewInode::with_mode(format | permissions)
         }
     }
@@ -81,22 +81,22 @@ impl<'v> ToVolume<'v> {
         }
     }
 
-    fn keep_all(&self, id: FileId, facts: &Facts) -> Vec<CopyError> {
+    fn keep_all(&self, id: FileId, attributes: &Attributes) -> Vec<CopyError> {
         let mut problems = Vec::new();
         if !self.preserve {
             return problems;
         }
         let mut owner = SetAttr {
-            uid: Some(facts.uid),
-            gid: Some(facts.gid),
+            uid: Some(attributes.uid),
+            gid: Some(attributes.gid),
             ..SetAttr::default()
         };
-        if facts.kind != FileKind::Symlink {
-            owner.mode = Some(facts.mode & 0o7777);
+        if attributes.kind != FileKind::Symlink {
+            owner.mode = Some(attributes.mode & 0o7777);
         }
         let times = SetAttr {
-            atime: Some(SetTime::At(facts.atime)),
-            mtime: Some(SetTime::At(facts.mtime)),
+            atime: Some(SetTime::At(attributes.atime)),
+            mtime: Some(SetTime::At(attributes.mtime)),
             ..SetAttr::default()
         };
         let mut kept = |what: &str, done: Result<(), Error>| {
@@ -107,12 +107,12 @@ impl<'v> ToVolume<'v> {
         };
         // TO-VOLUME-1
         for acl in [acl::ACCESS, acl::DEFAULT] {
-            if !facts.xattrs.iter().any(|(name, _)| name == acl) {
+            if !attributes.xattrs.iter().any(|(name, _)| name == acl) {
                 kept("ACL", self.without_acl(id, acl));
             }
         }
         kept("owner and mode", self.volume.set_attr(id, &owner));
-        for (name, value) in &facts.xattrs {
+        for (name, value) in &attributes.xattrs {
             match self.volume.set_xattr(id, name, value, XattrMode::Any) {
                 // Other file systems have namespaces of their own.
                 Err(Error::XattrNamespace) => {
@@ -142,12 +142,12 @@ impl Destination for ToVolume<'_> {
         &mut self,
         parent: &FileId,
         name: &[u8],
-        facts: &Facts,
+        attributes: &Attributes,
     ) -> Result<(FileId, bool), CopyError> {
         match self.existing(*parent, name)? {
             Some((id, FileKind::Directory)) => Ok((id, false)),
             Some(_) => Err(DestError::ReplacedByDirectory.into()),
-            None => Ok((self.make(*parent, name, &self.new_inode(facts))?, true)),
+            None => Ok((self.make(*parent, name, &self.new_inode(attributes))?, true)),
         }
     }
 
@@ -155,7 +155,7 @@ impl Destination for ToVolume<'_> {
         &mut self,
         parent: &FileId,
         name: &[u8],
-        facts: &Facts,
+        attributes: &Attributes,
         of: Option<(&Volume, FileId)>,
     ) -> Result<FileId, CopyError> {
         match self.existing(*parent, name)? {
@@ -169,7 +169,7 @@ impl Destination for ToVolume<'_> {
             }
             _ => {
                 self.clear(*parent, name)?;
-                self.make(*parent, name, &self.new_inode(facts))
+                self.make(*parent, name, &self.new_inode(attributes))
             }
         }
     }
@@ -207,9 +207,14 @@ impl Destination for ToVolume<'_> {
         self.make(*parent, name, &NewInode::symlink(target))
     }
 
-    fn node(&mut self, parent: &FileId, name: &[u8], facts: &Facts) -> Result<FileId, CopyError> {
+    fn node(
+        &mut self,
+        parent: &FileId,
+        name: &[u8],
+        attributes: &Attributes,
+    ) -> Result<FileId, CopyError> {
         self.clear(*parent, name)?;
-        self.make(*parent, name, &self.new_inode(facts))
+        self.make(*parent, name, &self.new_inode(attributes))
     }
 
     fn link_to(&self, _: Vec<u8>, _: &[u8], file: &FileId) -> FileId {
@@ -234,12 +239,12 @@ impl Destination for ToVolume<'_> {
         linked.map_err(CopyError::Make)
     }
 
-    fn keep(&mut self, file: &FileId, facts: &Facts) -> Vec<CopyError> {
-        self.keep_all(*file, facts)
+    fn keep(&mut self, file: &FileId, attributes: &Attributes) -> Vec<CopyError> {
+        self.keep_all(*file, attributes)
     }
 
-    fn keep_directory(&mut self, dir: &FileId, facts: &Facts) -> Vec<CopyError> {
-        self.keep_all(*dir, facts)
+    fn keep_directory(&mut self, dir: &FileId, attributes: &Attributes) -> Vec<CopyError> {
+        self.keep_all(*dir, attributes)
     }
 }
 

@@ -160,12 +160,12 @@ impl<'a, W: Write> Archiver<'a, W> {
     /// Archives one file and returns its kind, or `None` if it was left out. An error ends the archive.
     fn member(&mut self, path: &[u8], id: FileId) -> Result<Option<FileKind>, TarError> {
         self.check_cancelled()?;
-        let facts = self
+        let attributes = self
             .volume
             .attr(id)
             .and_then(|attr| Ok((attr, self.volume.xattrs(id)?)));
-        let (attr, xattrs) = match facts {
-            Ok(facts) => facts,
+        let (attr, xattrs) = match attributes {
+            Ok(attributes) => attributes,
             Err(error) => {
                 self.observer.failed(path, error.into());
                 return Ok(None);

@@ -42,7 +42,7 @@ fn holes_are_told_and_the_rest_is_read() {
     file.set_len(3 << 20).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 1 << 20).unwrap();
     let file = HostFile::open(&path, true).unwrap();
-    let size = SOURCE.facts(&file, false).unwrap().size;
+    let size = SOURCE.attributes(&file, false).unwrap().size;
     let mut data = SOURCE.open(&file, size).unwrap();
     let mut sum = 0;
     while let Some(range) = data.next_range().unwrap() {
@@ -62,5 +62,8 @@ fn an_image_is_not_copied_into_itself() {
     let source = FromHost {
         images: vec![file.identity()],
     };
-    assert!(matches!(source.facts(&file, true), Err(CopyError::Image)));
+    assert!(matches!(
+        source.attributes(&file, true),
+        Err(CopyError::Image)
+    ));
 }

@@ -25,9 +25,9 @@ fn acl_bytes() -> Vec<u8> {
     bytes
 }
 
-fn facts(mode: u32, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Facts {
+fn attributes(mode: u32, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Attributes {
     let time = FileTime { sec: 5, nsec: 0 };
-    Facts {
+    Attributes {
         kind: FileKind::from_mode(mode).unwrap(),
         mode,
         uid: 0,
@@ -53,20 +53,20 @@ fn copy_inherits_no_acl_that_the_original_lacks() {
         .unwrap();
     let mut destination = ToVolume::new(engine, true, 0o022);
 
-    let plain = facts(0o100_640, Vec::new());
+    let plain = attributes(0o100_640, Vec::new());
     let file = destination.file(&root, b"plain", &plain, None).unwrap();
     assert!(engine.xattr(file, acl::ACCESS).unwrap().is_some());
     assert!(destination.keep(&file, &plain).is_empty());
     assert_eq!(engine.xattr(file, acl::ACCESS).unwrap(), None);
     assert_eq!(engine.attr(file).unwrap().mode & 0o7777, 0o640);
 
-    let plain = facts(0o040_750, Vec::new());
+    let plain = attributes(0o040_750, Vec::new());
     let (dir, _) = destination.directory(&root, b"dir", &plain).unwrap();
     assert!(destination.keep_directory(&dir, &plain).is_empty());
     assert_eq!(engine.xattr(dir, acl::DEFAULT).unwrap(), None);
     assert_eq!(engine.xattr(dir, acl::ACCESS).unwrap(), None);
 
-    let own = facts(0o100_775, vec![(acl::ACCESS.to_vec(), acl.clone())]);
+    let own = attributes(0o100_775, vec![(acl::ACCESS.to_vec(), acl.clone())]);
     let file = destination.file(&root, b"own", &own, None).unwrap();
     assert!(destination.keep(&file, &own).is_empty());
     assert_eq!(engine.xattr(file, acl::ACCESS).unwrap(), Some(acl));

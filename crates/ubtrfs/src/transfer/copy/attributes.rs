@@ -7,7 +7,7 @@ pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The attributes that a copy preserves.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct Attributes {
     pub(crate) kind: FileKind,
     /// Format and permission bits.
     pub(crate) mode: u32,
@@ -24,10 +24,10 @@ pub(crate) struct Facts {
     pub(crate) xattrs: Xattrs,
 }
 
-impl Facts {
+impl Attributes {
     /// Converts the attributes of a file of a volume.
-    pub(crate) fn of(attr: &Attr, xattrs: Xattrs) -> Facts {
-        Facts {
+    pub(crate) fn of(attr: &Attr, xattrs: Xattrs) -> Attributes {
+        Attributes {
             kind: attr.kind,
             mode: attr.mode,
             uid: attr.uid,

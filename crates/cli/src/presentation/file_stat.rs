@@ -10,33 +10,33 @@ use ubtrfs::{DirEntry, Metadata, Subvolume};
 use crate::presentation::{clock, json, permissions};
 
 #[derive(Clone, Debug)]
-pub(crate) struct FileFacts {
+pub(crate) struct FileStat {
     pub(crate) metadata: Metadata,
     /// The target of a symbolic link.
     pub(crate) target: Option<Vec<u8>>,
 }
 
-impl FileFacts {
+impl FileStat {
     /// Reads the attributes of the file at a path, without following links.
-    pub(crate) fn at(files: &Subvolume, path: &Path) -> ubtrfs::Result<FileFacts> {
+    pub(crate) fn at(files: &Subvolume, path: &Path) -> ubtrfs::Result<FileStat> {
         let metadata = files.symlink_metadata(path)?;
         let target = if metadata.is_symlink() {
             Some(files.read_link(path)?.into_os_string().into_vec())
         } else {
             None
         };
-        Ok(FileFacts { metadata, target })
+        Ok(FileStat { metadata, target })
     }
 
     /// Reads the attributes of a directory entry.
-    pub(crate) fn of(entry: &DirEntry) -> ubtrfs::Result<FileFacts> {
+    pub(crate) fn of(entry: &DirEntry) -> ubtrfs::Result<FileStat> {
         let metadata = entry.metadata()?;
         let target = if metadata.is_symlink() {
             Some(entry.read_link()?.into_os_string().into_vec())
         } else {
             None
         };
-        Ok(FileFacts { metadata, target })
+        Ok(FileStat { metadata, target })
     }
 
     /// Returns the major and minor number of a device file.
