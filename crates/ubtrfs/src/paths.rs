@@ -151,13 +151,13 @@ impl Subvolume {
     pub fn create_dir_with(&self, path: impl AsRef<Path>, builder: &DirBuilder) -> Result<()> {
         let path = path.as_ref();
         if builder.recursive {
-            self.make_missing_dirs(path, builder)
+            self.mkdir_with_parents(path, builder)
         } else {
-            self.make_dir(path, builder)
+            self.mkdir(path, builder)
         }
     }
 
-    fn make_dir(&self, path: &Path, builder: &DirBuilder) -> Result<()> {
+    fn mkdir(&self, path: &Path, builder: &DirBuilder) -> Result<()> {
         let _entered = self.engine.enter();
         let made = self.name_for_dir(path).and_then(|(dir, name)| {
             let new = NewInode {
@@ -170,13 +170,13 @@ impl Subvolume {
         made.naming("create directory", path)
     }
 
-    fn make_missing_dirs(&self, path: &Path, builder: &DirBuilder) -> Result<()> {
+    fn mkdir_with_parents(&self, path: &Path, builder: &DirBuilder) -> Result<()> {
         let named = |dir: &&Path| !dir.as_os_str().is_empty();
         let dirs: Vec<&Path> = path.ancestors().take_while(named).collect();
         // Goes up to the first one that exists or can be created, and down from there.
         let mut made = 0;
         for (above, dir) in dirs.iter().enumerate() {
-            match self.make_or_find_dir(dir, builder) {
+            match self.mkdir_unless_exists(dir, builder) {
                 Err(error) if error.kind() == ErrorKind::NotFound && above + 1 < dirs.len() => {}
                 outcome => {
                     outcome?;
@@ -186,11 +186,11 @@ impl Subvolume {
             }
         }
         let mut missing = dirs[..made].iter().rev();
-        missing.try_for_each(|dir| self.make_or_find_dir(dir, builder))
+        missing.try_for_each(|dir| self.mkdir_unless_exists(dir, builder))
     }
 
-    fn make_or_find_dir(&self, dir: &Path, builder: &DirBuilder) -> Result<()> {
-        match self.make_dir(dir, builder) {
+    fn mkdir_unless_exists(&self, dir: &Path, builder: &DirBuilder) -> Result<()> {
+        match self.mkdir(dir, builder) {
             Err(_) if self.is_dir(dir) => Ok(()),
             made => made,
         }
@@ -286,11 +286,11 @@ impl Subvolume {
 
     fn rename_with(&self, from: &Path, to: &Path, mode: RenameMode) -> Result<()> {
         let _entered = self.engine.enter();
-        let moved = self.move_name(from, to, mode);
+        let moved = self.rename_paths(from, to, mode);
         moved.naming_both("rename", from, to)
     }
 
-    fn move_name(&self, from: &Path, to: &Path, mode: RenameMode) -> Caused<()> {
+    fn rename_paths(&self, from: &Path, to: &Path, mode: RenameMode) -> Caused<()> {
         let (old, new) = (self.end_of(from)?, self.end_of(to)?);
         let LastName::Name(name) = &old.last else {
             return Err(Cause::NoName(from.to_owned()));

@@ -214,7 +214,7 @@ impl Cp {
         };
         if contents {
             if !into {
-                make_directory(&to)?;
+                mkdir(&to)?;
             }
             check_directory(&to)?;
         } else {
@@ -481,7 +481,7 @@ fn shown(path: &Path) -> Escaped<'_> {
     Escaped::of(path)
 }
 
-fn make_directory(path: &Path) -> anyhow::Result<()> {
+fn mkdir(path: &Path) -> anyhow::Result<()> {
     match std::fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             bail!("'{}' is not a directory", shown(path))

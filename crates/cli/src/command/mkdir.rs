@@ -62,7 +62,7 @@ impl Mkdir {
     /// Creates the named directory, perhaps with a given mode.
     fn make_last(&self, files: &Subvolume, path: &Path) -> Result<(), Reason> {
         let umask = umask();
-        make_directory(files, path, umask)?;
+        mkdir(files, path, umask)?;
         match &self.mode {
             Some(mode) => {
                 let mode = Permissions::from_mode(mode.apply(EVERYTHING, true, umask));
@@ -92,7 +92,7 @@ impl Mkdir {
                 Err(error) if !error.is_missing() || files.symlink_metadata(&at).is_ok() => {
                     return Err(error.into());
                 }
-                Err(_) if names.peek().is_some() => make_directory(files, &at, umask)?,
+                Err(_) if names.peek().is_some() => mkdir(files, &at, umask)?,
                 Err(_) => self.make_last(files, &at)?,
             }
         }
@@ -100,7 +100,7 @@ impl Mkdir {
     }
 }
 
-fn make_directory(files: &Subvolume, path: &Path, umask: u32) -> Result<(), Reason> {
+fn mkdir(files: &Subvolume, path: &Path, umask: u32) -> Result<(), Reason> {
     let builder = DirBuilder::new().mode(EVERYTHING).umask(umask);
     files.create_dir_with(path, &builder).reason()
 }

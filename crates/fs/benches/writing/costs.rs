@@ -55,7 +55,7 @@ fn measure<S: Side>(side: &S, settings: &Settings, round: u64) -> Outcome<Costs>
     let files = settings.scaled(FILES);
     let mut costs = Costs::new();
     let mut name = Name::new();
-    let dir = side.make_dir(name.set("costs", round))?;
+    let dir = side.mkdir(name.set("costs", round))?;
     cost(&mut costs, "create", files, |number| {
         side.create(&dir, name.set("file", number))
     })?;

@@ -42,7 +42,7 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
 fn rate<S: Side>(side: &S, files: u64, round: u64) -> Outcome<f64> {
     let mut name = Name::new();
     let begin = Instant::now();
-    let dir = side.make_dir(name.set("dir", round))?;
+    let dir = side.mkdir(name.set("dir", round))?;
     for number in 0..files {
         side.create(&dir, name.set("file", number))?;
     }

@@ -32,7 +32,7 @@ fn node_bytes(settings: &Settings, files: u64, options: &OpenOptions) -> Outcome
     make_image(&image, IMAGE_BYTES)?;
     let ours = Library::open(&image, options)?;
     let mut name = Name::new();
-    let dir = ours.make_dir(name.set("dir", 0))?;
+    let dir = ours.mkdir(name.set("dir", 0))?;
     for number in 0..files {
         ours.create(&dir, name.set("file", number))?;
     }

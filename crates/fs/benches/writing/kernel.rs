@@ -47,14 +47,14 @@ impl Side for Kernel {
     type Dir = OwnedFd;
     type File = OwnedFd;
 
-    fn make_dir(&self, name: &Name) -> Outcome<OwnedFd> {
+    fn mkdir(&self, name: &Name) -> Outcome<OwnedFd> {
         let name = name.c_str();
         rustix::fs::mkdirat(&self.top, name, Mode::from(0o755))?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.top, name, flags, Mode::empty())?)
     }
 
-    fn remove_dir(&self, name: &Name) -> Outcome {
+    fn rmdir(&self, name: &Name) -> Outcome {
         Ok(rustix::fs::unlinkat(
             &self.top,
             name.c_str(),

@@ -158,7 +158,7 @@ fn creates<S: Side>(side: &S, files: u64, round: u64) -> Outcome<Vec<Call>> {
     let mut calls = Vec::with_capacity(files as usize);
     let mut watch = watch();
     for start in (0..files).step_by(FILES_PER_DIR as usize) {
-        let dir = side.make_dir(name.set("dir", round * FILES + start))?;
+        let dir = side.mkdir(name.set("dir", round * FILES + start))?;
         for number in start..files.min(start + FILES_PER_DIR) {
             name.set("file", number);
             let (outcome, call) = watch.time(|| side.create(&dir, &name));

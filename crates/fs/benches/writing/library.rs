@@ -26,7 +26,7 @@ impl Library {
         Ok(Library { volume, top })
     }
 
-    /// Returns the top directory, in the same form as `make_dir`.
+    /// Returns the top directory, in the same form as `mkdir`.
     pub(crate) fn top(&self) -> FileId {
         self.top
     }
@@ -45,12 +45,12 @@ impl Side for Library {
     type Dir = FileId;
     type File = FileId;
 
-    fn make_dir(&self, name: &Name) -> Outcome<FileId> {
+    fn mkdir(&self, name: &Name) -> Outcome<FileId> {
         let new = NewInode::directory(0o755);
         Ok(self.volume.create(self.top, name.bytes(), &new)?)
     }
 
-    fn remove_dir(&self, name: &Name) -> Outcome {
+    fn rmdir(&self, name: &Name) -> Outcome {
         Ok(self.volume.rmdir(self.top, name.bytes())?)
     }
 

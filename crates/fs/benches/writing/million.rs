@@ -70,7 +70,7 @@ fn measure<S: Side>(side: &S, files: u64) -> Outcome<Measured> {
     let begin = Instant::now();
     let mut dirs = Vec::new();
     for start in (0..files).step_by(FILES_PER_DIR as usize) {
-        let dir = side.make_dir(name.set("dir", start))?;
+        let dir = side.mkdir(name.set("dir", start))?;
         for number in start..files.min(start + FILES_PER_DIR) {
             side.create(&dir, name.set("file", number))?;
         }
@@ -92,7 +92,7 @@ fn measure<S: Side>(side: &S, files: u64) -> Outcome<Measured> {
         for number in start..files.min(start + FILES_PER_DIR) {
             side.unlink(dir, name.set("file", number))?;
         }
-        side.remove_dir(name.set("dir", start))?;
+        side.rmdir(name.set("dir", start))?;
     }
     side.sync()?;
     Ok(Measured {

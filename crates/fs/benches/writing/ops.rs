@@ -100,7 +100,7 @@ fn measure<S: Side>(
     let mut dirs = Vec::new();
     for thread in 0..threads as u64 {
         let number = (round * 100 + threads * 10) as u64 + thread;
-        dirs.push(side.make_dir(name.set("ops", number))?);
+        dirs.push(side.mkdir(name.set("ops", number))?);
     }
     let each = |prefix: &'static str, count: u64, act: Act<'_, S>| -> Outcome<Rates> {
         let begin = Instant::now();

@@ -21,7 +21,7 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
     let ours = Library::open(&image, &options)?;
     let mut name = Name::new();
     for round in 0..settings.rounds as u64 {
-        let dir = ours.make_dir(name.set("dir", round))?;
+        let dir = ours.mkdir(name.set("dir", round))?;
         for number in 0..settings.scaled(FILES) {
             ours.create(&dir, name.set("file", number))?;
         }

@@ -47,8 +47,8 @@ pub(crate) trait Side: Sync {
     type Dir: Sync + Send;
     type File: Sync + Send;
 
-    fn make_dir(&self, name: &Name) -> Outcome<Self::Dir>;
-    fn remove_dir(&self, name: &Name) -> Outcome;
+    fn mkdir(&self, name: &Name) -> Outcome<Self::Dir>;
+    fn rmdir(&self, name: &Name) -> Outcome;
     fn create(&self, dir: &Self::Dir, name: &Name) -> Outcome;
     fn open(&self, dir: &Self::Dir, name: &Name) -> Outcome<Self::File>;
     fn open_to_append(&self, dir: &Self::Dir, name: &Name) -> Outcome<Self::File>;

@@ -261,7 +261,7 @@ impl<'a> Unpacker<'a> {
         let parent = self.directory(above, OnTheWay::Make)?;
         self.before_change(parent)?;
         if attributes.kind == FileKind::Directory {
-            let dir = self.make_directory(parent, name, &attributes)?;
+            let dir = self.mkdir(parent, name, &attributes)?;
             return self.keep_directory(dir, &attributes, &member.path);
         }
         self.clear(parent, name)?;
@@ -345,7 +345,7 @@ impl<'a> Unpacker<'a> {
     }
 
     /// Creates a directory, or returns an existing one; any other file is replaced.
-    fn make_directory(
+    fn mkdir(
         &mut self,
         parent: FileId,
         name: &[u8],
