@@ -1,19 +1,17 @@
 //! Transactions: joining the running one, and committing it.
 //!
-//! From low to high: `failpoint`, `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `edit_tallies`
-//! < `running`, `barrier`, `reservation_cache`, `reservation` < `manager`, with `handle`, `reserve_metadata`,
-//! `data_flush`, `threads`, `cleaner_state`, `background_discard` < `commit` < `open`. The trait in `reclaim` is
-//! implemented by the layer above. Only `data_flush` uses `flush_order`.
+//! From low to high: `failpoint`, `delayed_refs`, `extent_items`, `stripes` < `running`, `barrier`, `reservation` <
+//! `manager`, with `handle`, `data_flush`, `threads`, `cleaner_state`, `background_discard` < `commit` < `open`. The
+//! trait in `reclaim` is implemented by the layer above. Only `data_flush` uses `flush_order`.
 
 mod background_discard;
 mod barrier;
 mod cleaner_state;
 mod commit;
 mod data_flush;
+mod data_ref;
 pub(crate) mod delayed_refs;
-mod edit_tallies;
 mod edit_target;
-mod estimate;
 pub(crate) mod extent_items;
 pub mod failpoint;
 mod flush_order;
@@ -28,17 +26,13 @@ mod pending_subvolumes;
 mod published;
 mod reclaim;
 mod reservation;
-mod reservation_cache;
-mod reserve_metadata;
 mod running;
 mod shared_extents;
-mod space_queue;
 mod stats;
 mod stripes;
 mod superblock_edits;
 mod threads;
 mod waits;
-mod worst_case;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -46,9 +40,9 @@ pub mod testing;
 mod tests;
 
 pub use background_discard::DiscardPace;
+pub use data_ref::{DataRef, DiskExtent};
 pub use delayed_refs::DelayedRefs;
 pub use edit_target::{EditTarget, EditsInMemory};
-pub use estimate::{DataRef, DiskExtent, EditEstimate, FREEING_ITEMS};
 pub use full_commit_reason::FullCommitReason;
 pub use handle::{Reservation, TransactionHandle};
 pub use lifetime::Lifetime;
@@ -58,6 +52,7 @@ pub use open::TransactionOptions;
 pub use operation_gate::{Entered, Group, OperationGate};
 pub use pending_subvolumes::{Origin, PendingSubvolume, Puts};
 pub use reclaim::SpaceReclaim;
+pub use reservation::{EditEstimate, FREEING_ITEMS};
 pub use stats::{CommitPhases, WriterStats};
 pub use threads::{Wakening, begin_background};
 pub use waits::Waits;

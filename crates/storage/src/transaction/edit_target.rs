@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubtrfs_format::ids::Transid;
 use ubtrfs_tree::Edit;
 
-use super::estimate::{DataRef, DiskExtent};
+use super::data_ref::{DataRef, DiskExtent};
 use super::handle::TransactionHandle;
 use crate::roots::{ItemChange, NameChanges, Tree};
 

@@ -16,12 +16,12 @@ use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::Edit;
 
+use super::data_ref::{DataRef, DiskExtent};
 use super::delayed_refs::DelayedRefs;
-use super::estimate::{DataRef, DiskExtent, EditEstimate};
 use super::manager::TransactionManager;
 use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
 use super::reclaim::HandleCount;
-use super::reservation_cache::ReservationUnits;
+use super::reservation::{EditEstimate, ReservationUnits};
 use super::running::RunningTransaction;
 use super::superblock_edits::SuperblockEdits;
 use crate::error::Result;

@@ -11,7 +11,7 @@
 //! - `running`: shared in operations, exclusive for the freeze;
 //! - `flushing` of `flush_order`: during flushes.
 //!
-//! Not here: reservations (`reserve_metadata`), data and flushes (`data_flush`), threads (`threads`), the phases of a
+//! Not here: reservations (`reservation`), data and flushes (`data_flush`), threads (`threads`), the phases of a
 //! commit (`commit`).
 
 use std::fmt::Display;
@@ -29,10 +29,9 @@ use super::log_trees::LogTrees;
 use super::operation_gate::OperationGate;
 use super::published::{PinnedByEpoch, RetiredSets};
 use super::reclaim::SpaceReclaim;
-use super::reservation::MetadataReservations;
+use super::reservation::{MetadataReservations, SpaceQueues};
 use super::running::RunningTransaction;
 use super::shared_extents::SharedExtents;
-use super::space_queue::SpaceQueues;
 use super::stats::{Counters, WriterStats};
 use super::threads::Threads;
 use crate::discard::{Discard, DiscardOptions};

@@ -10,8 +10,8 @@ use ubtrfs_tree::View;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::commit::free_by_extents;
-use super::estimate::EditEstimate;
 use super::manager::TransactionManager;
+use super::reservation::EditEstimate;
 use crate::discard::DiscardOptions;
 use crate::error::Result;
 use crate::roots::Roots;

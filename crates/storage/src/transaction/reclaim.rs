@@ -4,7 +4,7 @@
 //! - RECLAIM-1: space is reclaimed outside of transactions: it may include a commit, which would wait for the thread's
 //!   own handle. Debug builds assert it.
 //!
-//! Not here: the order of attempts (`reserve_metadata`).
+//! Not here: the order of attempts (`reservation::reserve`).
 
 use std::fmt::Debug;
 

@@ -16,10 +16,9 @@ use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::Transid;
 
 use super::delayed_refs::DelayedRefs;
-use super::edit_tallies::EditTallies;
 use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
+use super::reservation::{EditCounts, EditTallies};
 use super::superblock_edits::SuperblockEdits;
-use super::worst_case::EditCounts;
 use crate::error::Result;
 use crate::roots::Tree;
 

@@ -1,23 +1,10 @@
 //! Reservations of metadata, and the counts of the edits that replace them.
 
-#[path = "../../src/transaction/edit_tallies.rs"]
-mod edit_tallies;
-#[path = "../../src/transaction/reservation.rs"]
 mod reservation;
-#[path = "../../src/transaction/reservation_cache.rs"]
-mod reservation_cache;
-#[path = "../../src/transaction/worst_case.rs"]
-mod worst_case;
-
 mod tests;
 
-mod estimate {
-    pub(super) use ubtrfs_storage::EditEstimate;
-}
-
 mod running {
-    use super::edit_tallies::EditTallies;
-    use super::worst_case::EditCounts;
+    use super::reservation::{EditCounts, EditTallies};
 
     /// The counts of the running transaction.
     #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ use zerocopy::FromBytes;
 use super::Commit;
 use crate::error::{RefKey, Result};
 use crate::space::{BlockGroup, free_space_tree};
-use crate::transaction::worst_case::EditCounts;
+use crate::transaction::reservation::EditCounts;
 
 type Changes = Vec<(Key, Option<Vec<u8>>)>;
 

@@ -1,7 +1,7 @@
 //! Units of the reservation cache. A separate file, because `tests/models` compiles the cache for its own tests.
 
 use crate::transaction::EditEstimate;
-use crate::transaction::reservation_cache::{ReservationCache, ReservationUnits};
+use crate::transaction::reservation::{ReservationCache, ReservationUnits};
 
 const ITEMS_OF_UNIT: u64 = 8;
 const BATCH_UNITS: u64 = 16;

@@ -4,12 +4,9 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::estimate::EditEstimate;
-use super::reservation::MetadataReservations;
-use super::reservation_cache::ReservationUnits;
+use super::reservation::{EditCounts, EditEstimate, MetadataReservations, ReservationUnits};
 use super::running::RunningTransaction;
 use super::stripes;
-use super::worst_case::EditCounts;
 use crate::check;
 use crate::space::Space;
 use crate::sync::AtomicBool;

@@ -32,7 +32,7 @@ pub(crate) struct EditCounts {
 impl EditCounts {
     /// Converts an estimate to counts. `may_share`: whether the items of `cost` may be in leaves that a snapshot
     /// shares.
-    pub(super) fn of(cost: EditEstimate, may_share: bool) -> EditCounts {
+    pub(in crate::transaction) fn of(cost: EditEstimate, may_share: bool) -> EditCounts {
         EditCounts {
             edits: cost.items,
             shared: if may_share { cost.leaves } else { 0 },
@@ -40,7 +40,7 @@ impl EditCounts {
         }
     }
 
-    pub(super) fn edits(edits: u64) -> EditCounts {
+    pub(in crate::transaction) fn edits(edits: u64) -> EditCounts {
         EditCounts {
             edits,
             ..EditCounts::default()
@@ -48,7 +48,7 @@ impl EditCounts {
     }
 
     #[must_use]
-    pub(super) fn and(self, other: EditCounts) -> EditCounts {
+    pub(in crate::transaction) fn and(self, other: EditCounts) -> EditCounts {
         EditCounts {
             edits: self.edits.saturating_add(other.edits),
             shared: self.shared.saturating_add(other.shared),
@@ -60,13 +60,13 @@ impl EditCounts {
 /// The sizes of the trees, in bytes of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeSizes {
-    pub(super) nodesize: u64,
-    pub(super) all: u64,
-    pub(super) extent_tree: u64,
+    pub(in crate::transaction) nodesize: u64,
+    pub(in crate::transaction) all: u64,
+    pub(in crate::transaction) extent_tree: u64,
 }
 
 impl TreeSizes {
-    pub(super) fn worst_case_bytes(&self, counts: EditCounts) -> u64 {
+    pub(in crate::transaction) fn worst_case_bytes(&self, counts: EditCounts) -> u64 {
         let edited = counts.edits.saturating_mul(BLOCKS_PER_EDIT * self.nodesize);
         let touched = edited.saturating_add(self.unsharing(counts));
         // No commit needs more than new copies of all blocks, with the new references.
@@ -79,7 +79,7 @@ impl TreeSizes {
     }
 
     /// Returns the maximum growth of the trees in bytes.
-    pub(super) fn growth_bytes(&self, counts: EditCounts) -> u64 {
+    pub(in crate::transaction) fn growth_bytes(&self, counts: EditCounts) -> u64 {
         counts
             .bytes
             .saturating_mul(2)
@@ -117,7 +117,7 @@ impl TreeSizes {
     }
 
     /// Returns the maximum number of extents that a leaf can reference.
-    pub(super) fn extents_of_leaf(&self) -> u64 {
+    pub(in crate::transaction) fn extents_of_leaf(&self) -> u64 {
         let item = size_of::<FileExtentHead>() + size_of::<FileExtentRegular>();
         self.room_of_leaf() / (ITEM_HEAD_SIZE + item) as u64
     }

@@ -1,8 +1,4 @@
-//! The worst-case size of an operation's edits, and the types for extents and references in edits.
-
-use ubtrfs_format::ids::{InodeNr, Logical, RootId};
-
-use crate::error::RefKey;
+//! The worst-case size of an operation's edits.
 
 /// The number of items that the global reserve covers for an operation that frees space. An operation that frees more
 /// items works in steps. On a full volume, the steps are no larger than this.
@@ -95,32 +91,5 @@ impl EditEstimate {
     pub fn with_global_reserve(mut self) -> EditEstimate {
         self.may_use_global_reserve = true;
         self
-    }
-}
-
-/// A whole data extent on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiskExtent {
-    pub start: Logical,
-    pub len: u64,
-}
-
-/// A reference to a data extent, held by the file extent item of (root, ino) at `offset` + the item's own offset into
-/// the extent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataRef {
-    pub root: RootId,
-    pub ino: InodeNr,
-    /// The item's file offset minus its offset into the extent; may wrap below zero.
-    pub offset: u64,
-}
-
-impl From<DataRef> for RefKey {
-    fn from(data: DataRef) -> RefKey {
-        RefKey::DataRoot {
-            root: data.root,
-            ino: data.ino,
-            offset: data.offset,
-        }
     }
 }

@@ -1,22 +1,22 @@
 //! Reservation of memory and metadata space for operations, and reclaiming of space.
 //!
 //! Locks: callers of `reserve_metadata` must not hold any: it may wait for a commit, which writes back files.
-//! Not here: the counting of reservations (`reservation`), the order of waiting operations (`space_queue`).
+//! Not here: the counting of reservations (`metadata`), the order of waiting operations (`space_queue`).
 
 use std::sync::{Arc, Weak};
 
 use ubtrfs_device::{clock, nonblocking};
 use ubtrfs_format::ids::Transid;
 
+use super::cache::ReservationUnits;
 use super::estimate::EditEstimate;
-use super::handle::Reservation;
-use super::manager::TransactionManager;
-use super::published::{READERS_TAKE, READERS_TRIES};
-use super::reclaim::{SpaceReclaim, assert_outside_transactions};
-use super::reservation_cache::ReservationUnits;
-use super::running::RunningTransaction;
 use super::worst_case::EditCounts;
 use crate::error::{Error, Result};
+use crate::transaction::handle::Reservation;
+use crate::transaction::manager::TransactionManager;
+use crate::transaction::published::{READERS_TAKE, READERS_TRIES};
+use crate::transaction::reclaim::{SpaceReclaim, assert_outside_transactions};
+use crate::transaction::running::RunningTransaction;
 
 /// Number of attempts while other threads use up reclaimed space. Operations that free space get more of them.
 const TRIES: usize = 4;
@@ -238,7 +238,7 @@ impl TransactionManager {
 
     /// Reserves for the cleaner, and returns the number of references that it may change in the commit of `counts`.
     /// Returns None if there is not enough space while other work needs it.
-    pub(super) fn cleaner_refs(&self, counts: EditCounts) -> Option<u64> {
+    pub(in crate::transaction) fn cleaner_refs(&self, counts: EditCounts) -> Option<u64> {
         const REF_BYTES: u64 = 640;
         let most = self.delta_budget_bytes / REF_BYTES;
         let running = self.running.read();
@@ -254,7 +254,11 @@ impl TransactionManager {
     }
 
     /// Reserves space for `more` in the commit of `counts`, which no operation has reserved. Returns whether it fits.
-    pub(super) fn extend_commit_reservation(&self, counts: EditCounts, more: EditCounts) -> bool {
+    pub(in crate::transaction) fn extend_commit_reservation(
+        &self,
+        counts: EditCounts,
+        more: EditCounts,
+    ) -> bool {
         let running = self.running.read();
         self.reservations
             .extend_commit_reservation(counts, more, &running)

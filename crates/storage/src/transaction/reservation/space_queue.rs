@@ -6,7 +6,7 @@
 //! - SPACE-QUEUE-2: a thread with a turn does not wait in any queue, because reclaiming makes reservations of its own.
 //!
 //! Locks: the state is a leaf. A turn is held while space is reclaimed, and its thread holds no lock of an inode.
-//! Not here: reclaiming (`reserve_metadata`, `fs::inode::delalloc_reservation`).
+//! Not here: reclaiming (`reserve`, `fs::inode::delalloc_reservation`).
 
 use std::cell::Cell;
 
@@ -40,9 +40,9 @@ struct State {
 #[derive(Debug, Default)]
 pub struct SpaceQueues {
     pub data: SpaceQueue,
-    pub(super) metadata: SpaceQueue,
+    pub(in crate::transaction) metadata: SpaceQueue,
     /// For operations that free space. They may use the global reserve, and have priority over others.
-    pub(super) freeing: SpaceQueue,
+    pub(in crate::transaction) freeing: SpaceQueue,
 }
 
 /// A turn to reclaim space. A drop passes it to the next thread.

@@ -5,12 +5,12 @@
 //!
 //! Not here: the space that a commit needs for these counts (`worst_case`).
 
-use super::stripes::Striped;
 use super::worst_case::EditCounts;
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
+use crate::transaction::stripes::Striped;
 
 #[derive(Debug, Default)]
-pub(super) struct EditTallies {
+pub(in crate::transaction) struct EditTallies {
     stripes: Striped<Tally>,
     /// The excess of shared edits over the number of leaves with such edits, and the number of shared edits at that
     /// measurement.
@@ -31,7 +31,7 @@ struct Tally {
 
 impl EditTallies {
     #[inline]
-    pub(super) fn grew(&self, bytes: i64, edits: u64) {
+    pub(in crate::transaction) fn grew(&self, bytes: i64, edits: u64) {
         let tally = self.stripes.mine();
         tally.bytes.fetch_add(bytes, Ordering::Relaxed);
         tally.edits.fetch_add(edits, Ordering::Relaxed);
@@ -39,12 +39,12 @@ impl EditTallies {
 
     /// Counts edits of leaves that a snapshot may share; `grew` counts them as well.
     #[inline]
-    pub(super) fn edited_shared(&self, edits: u64) {
+    pub(in crate::transaction) fn edited_shared(&self, edits: u64) {
         let tally = self.stripes.mine();
         tally.shared.fetch_add(edits, Ordering::Relaxed);
     }
 
-    pub(super) fn counts(&self) -> EditCounts {
+    pub(in crate::transaction) fn counts(&self) -> EditCounts {
         let shared = self.shared();
         EditCounts {
             edits: self.edits(),
@@ -53,13 +53,13 @@ impl EditTallies {
         }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::transaction) fn bytes(&self) -> u64 {
         let bytes = self.stripes.iter();
         let bytes: i64 = bytes.map(|tally| tally.bytes.load(Ordering::Relaxed)).sum();
         bytes.max(0) as u64
     }
 
-    pub(super) fn edits(&self) -> u64 {
+    pub(in crate::transaction) fn edits(&self) -> u64 {
         self.sum(|tally| &tally.edits)
     }
 
@@ -68,14 +68,14 @@ impl EditTallies {
     }
 
     /// Returns the number of shared edits if it has grown much since the last `set_leaves`.
-    pub(super) fn unmeasured(&self) -> Option<u64> {
+    pub(in crate::transaction) fn unmeasured(&self) -> Option<u64> {
         let shared = self.shared();
         let measured = self.measured.load(Ordering::Relaxed);
         (shared >= measured + measured / 32 + 16).then_some(shared)
     }
 
     /// Notes that the first `shared` edits of shared leaves are in `leaves` leaves.
-    pub(super) fn set_leaves(&self, shared: u64, leaves: u64) {
+    pub(in crate::transaction) fn set_leaves(&self, shared: u64, leaves: u64) {
         let surplus = shared.saturating_sub(leaves);
         self.surplus.store(surplus, Ordering::Relaxed);
         self.measured.store(shared, Ordering::Relaxed);

@@ -12,8 +12,8 @@
 //! Not here: whether there is space (`reservation`).
 
 use super::estimate::EditEstimate;
-use super::stripes::Striped;
 use crate::sync::{AtomicU64, Ordering};
+use crate::transaction::stripes::Striped;
 
 /// The edits that one unit covers.
 const UNIT: EditEstimate = EditEstimate {
@@ -27,7 +27,7 @@ const BATCH_UNITS: u64 = 16;
 const MOST_UNITS: u64 = BATCH_UNITS / 2;
 
 #[derive(Debug, Default)]
-pub(super) struct ReservationCache {
+pub(in crate::transaction) struct ReservationCache {
     stripes: Striped<CachedUnits>,
 }
 
@@ -41,13 +41,13 @@ struct CachedUnits {
 
 /// A number of units.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ReservationUnits(u64);
+pub(in crate::transaction) struct ReservationUnits(u64);
 
 impl ReservationUnits {
-    pub(super) const BATCH: ReservationUnits = ReservationUnits(BATCH_UNITS);
+    pub(in crate::transaction) const BATCH: ReservationUnits = ReservationUnits(BATCH_UNITS);
 
     /// Returns the units that cover `cost`. Returns None if `cost` is empty or too large for the cache.
-    pub(super) fn of(cost: EditEstimate) -> Option<ReservationUnits> {
+    pub(in crate::transaction) fn of(cost: EditEstimate) -> Option<ReservationUnits> {
         let items = cost.items.max(cost.leaves).div_ceil(UNIT.items);
         let units = items.max(cost.bytes.div_ceil(UNIT.bytes));
         (1..=MOST_UNITS)
@@ -57,7 +57,7 @@ impl ReservationUnits {
 
     /// Splits off the units that `used` does not need.
     #[inline]
-    pub(super) fn split_unused(&mut self, used: EditEstimate) -> ReservationUnits {
+    pub(in crate::transaction) fn split_unused(&mut self, used: EditEstimate) -> ReservationUnits {
         let items = used.items.max(used.leaves).div_ceil(UNIT.items);
         let needed = items.max(used.bytes.div_ceil(UNIT.bytes)).min(self.0);
         let unused = ReservationUnits(self.0 - needed);
@@ -65,7 +65,7 @@ impl ReservationUnits {
         unused
     }
 
-    pub(super) fn cost(self) -> EditEstimate {
+    pub(in crate::transaction) fn cost(self) -> EditEstimate {
         EditEstimate {
             items: UNIT.items * self.0,
             bytes: UNIT.bytes * self.0,
@@ -74,14 +74,14 @@ impl ReservationUnits {
         }
     }
 
-    pub(super) fn is_none(self) -> bool {
+    pub(in crate::transaction) fn is_none(self) -> bool {
         self.0 == 0
     }
 }
 
 impl ReservationCache {
     /// Takes units of this thread's stripe. Returns false if there are too few.
-    pub(super) fn take(&self, units: ReservationUnits) -> bool {
+    pub(in crate::transaction) fn take(&self, units: ReservationUnits) -> bool {
         let left = &self.stripes.mine().left;
         let take = |left: u64| left.checked_sub(units.0);
         left.try_update(Ordering::Acquire, Ordering::Relaxed, take)
@@ -89,7 +89,7 @@ impl ReservationCache {
     }
 
     /// Notes that the operation that took `units` has left.
-    pub(super) fn consume(&self, units: ReservationUnits) {
+    pub(in crate::transaction) fn consume(&self, units: ReservationUnits) {
         // Release: a thread that sees them consumed also sees the edits.
         let consumed = &self.stripes.mine().consumed;
         consumed.fetch_add(units.0, Ordering::Release);
@@ -97,7 +97,7 @@ impl ReservationCache {
 
     /// Returns unused units of an operation to its thread's stripe.
     #[inline]
-    pub(super) fn release(&self, units: ReservationUnits) {
+    pub(in crate::transaction) fn release(&self, units: ReservationUnits) {
         let left = &self.stripes.mine().left;
         // Release: a thread that takes them also sees the edits that needed the other units.
         left.fetch_add(units.0, Ordering::Release);
@@ -105,7 +105,7 @@ impl ReservationCache {
 
     /// Adds a reserved batch to this thread's stripe, except for the units `taken` by its operation. Returns the
     /// consumed units of earlier batches, which the caller must release.
-    pub(super) fn refill(&self, taken: ReservationUnits) -> ReservationUnits {
+    pub(in crate::transaction) fn refill(&self, taken: ReservationUnits) -> ReservationUnits {
         let mine = self.stripes.mine();
         let rest = BATCH_UNITS - taken.0;
         mine.left.fetch_add(rest, Ordering::Release);
@@ -113,7 +113,7 @@ impl ReservationCache {
     }
 
     /// Takes all unused and consumed units. The caller must release them.
-    pub(super) fn drain(&self) -> ReservationUnits {
+    pub(in crate::transaction) fn drain(&self) -> ReservationUnits {
         let all = self.stripes.iter().map(|cached| {
             let left = cached.left.swap(0, Ordering::Acquire);
             left + cached.consumed.swap(0, Ordering::Acquire)
