@@ -11,13 +11,7 @@
 
 mod atime;
 mod attr;
-mod buffer;
-mod buffer_pool;
 mod delalloc;
-mod delalloc_count;
-mod delalloc_reservation;
-mod dirty;
-mod dirty_ranges;
 mod draft;
 mod evict;
 mod hold;
@@ -34,17 +28,16 @@ mod setattr;
 mod settings;
 mod table;
 mod times;
-mod writeback_errors;
 mod xattr;
 
 pub use atime::AtimePolicy;
 pub use attr::Attr;
-pub(crate) use buffer::WriteBuffer;
-pub(crate) use delalloc_reservation::{DelallocRequest, DelallocReservation, MAX_EXTENT_BYTES};
-pub(crate) use dirty::DirtyFiles;
 #[cfg(test)]
-pub(crate) use dirty_ranges::VISITS;
-pub(crate) use dirty_ranges::{DirtyRanges, WINDOW_BYTES};
+pub(crate) use delalloc::VISITS;
+pub(crate) use delalloc::{
+    DelallocRequest, DelallocReservation, DirtyFiles, DirtyRanges, MAX_EXTENT_BYTES, SeenErrors,
+    WINDOW_BYTES, WriteBuffer, WritebackErrors,
+};
 pub(crate) use draft::{Bytes, Draft, Stamps};
 pub(crate) use evict::{EVICTED_AT_ONCE, ItemDeletions, all_items};
 pub(crate) use hold::InodeHold;
@@ -63,7 +56,6 @@ pub use setattr::{SetAttr, SetTime};
 use settings::Settings;
 use table::InodeTable;
 pub(crate) use table::{FileExtentsState, Inherited, Inode, InodeState, Locked};
-pub(crate) use writeback_errors::{SeenErrors, WritebackErrors};
 pub use xattr::XattrMode;
 pub(crate) use xattr::find_xattr;
 

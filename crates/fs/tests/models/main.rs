@@ -9,7 +9,7 @@
 
 #[path = "../../src/log/sync_queue.rs"]
 mod sync_queue;
-#[path = "../../src/inode/writeback_errors.rs"]
+#[path = "../../src/inode/delalloc/writeback_errors.rs"]
 mod writeback_errors;
 
 mod queue;

@@ -11,7 +11,7 @@
 //!   inode.
 //!
 //! Locks: each slot's, a leaf, held for one copy.
-//! Not here: written data without an extent, which no item records (`inode::buffer`).
+//! Not here: written data without an extent, which no item records (`inode::delalloc`).
 
 use std::sync::{Arc, OnceLock};
 

@@ -6,7 +6,7 @@
 //! - SPACE-QUEUE-2: a thread with a turn does not wait in any queue, because reclaiming makes reservations of its own.
 //!
 //! Locks: the state is a leaf. A turn is held while space is reclaimed, and its thread holds no lock of an inode.
-//! Not here: reclaiming (`reserve`, `fs::inode::delalloc_reservation`).
+//! Not here: reclaiming (`reserve`, `fs::inode::delalloc::reservation`).
 
 use std::cell::Cell;
 

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use ubtrfs_storage::FileId;
 
-use super::Inode;
 use super::buffer_pool::BufferPool;
+use crate::inode::Inode;
 
 /// The memory of a listed file apart from its data. It matters with many small files.
 const FILE_BYTES: u64 = 1024;

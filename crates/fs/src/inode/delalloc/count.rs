@@ -8,7 +8,7 @@
 //! - DELALLOC-COUNT-2: `without_space` is a subset of `counted`, and `bytes` is its length.
 //!
 //! Locks: its mutex is taken while the inode's lock is held, and is held while a count reads the tree.
-//! Not here: the search for extents (`delalloc`).
+//! Not here: the search for extents (`attr`).
 
 use std::ops::Range;
 

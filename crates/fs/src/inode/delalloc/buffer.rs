@@ -12,17 +12,17 @@
 //! - BUFFER-4: `count` holds exactly the sectors with buffered data.
 //!
 //! Locks: protected by the inode's lock.
-//! Not here: the pieces (`dirty_ranges`), write-back (`write_back`), the list of dirty files (`dirty`).
+//! Not here: the pieces (`dirty_ranges`), write-back (`write_back`), the list of dirty files (`dirty_files`).
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::delalloc_count::DelallocCount;
-use super::delalloc_reservation::DelallocReservation;
-use super::dirty::DirtyFiles;
+use super::count::DelallocCount;
+use super::dirty_files::DirtyFiles;
 use super::dirty_ranges::{DirtyRanges, WINDOW_BYTES};
+use super::reservation::DelallocReservation;
 use super::writeback_errors::WritebackErrors;
 
 /// A write right behind a piece of this length is expected to be part of a sequential write.

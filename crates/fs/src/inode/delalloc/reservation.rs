@@ -15,9 +15,9 @@ use ubtrfs_storage::csum_tree::CsumShape;
 use ubtrfs_storage::space::SpaceError;
 use ubtrfs_storage::{EditEstimate, TransactionManager};
 
-use super::Inodes;
 use super::dirty_ranges::WINDOW_BYTES;
 use crate::error::{Error, Result};
+use crate::inode::Inodes;
 
 /// The size of the largest extent, as in the kernel.
 pub(crate) const MAX_EXTENT_BYTES: u64 = 128 << 20;
