@@ -28,8 +28,8 @@ pub use transaction::failpoint;
 pub use transaction::testing;
 pub use transaction::{
     CommitPhases, DataRef, DelayedRefs, DiscardPace, DiskExtent, EditEstimate, EditTarget,
-    EditsInMemory, Entered, FREEING_ITEMS, FullCommitReason, Group, Lifetime, LogOutcome,
-    LogSession, OperationGate, Origin, PendingSubvolume, Puts, Reservation, SpaceReclaim,
+    EditsInMemory, Entered, FREEING_ITEMS, FullCommitReason, Lifetime, LogOutcome, LogSession,
+    OperationGate, OperationGroup, Origin, PendingSubvolume, Puts, Reservation, SpaceReclaim,
     TransactionHandle, TransactionManager, TransactionOptions, Waits, Wakening, WriterStats,
     begin_background,
 };

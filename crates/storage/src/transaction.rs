@@ -49,7 +49,7 @@ pub use lifetime::Lifetime;
 pub use log_trees::{LogOutcome, LogSession};
 pub use manager::TransactionManager;
 pub use open::TransactionOptions;
-pub use operation_gate::{Entered, Group, OperationGate};
+pub use operation_gate::{Entered, OperationGate, OperationGroup};
 pub use pending_subvolumes::{Origin, PendingSubvolume, Puts};
 pub use reclaim::SpaceReclaim;
 pub use reservation::{EditEstimate, FREEING_ITEMS};

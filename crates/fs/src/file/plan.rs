@@ -55,7 +55,7 @@ pub(super) enum Source<'a> {
 /// The groups of changes that store a file's data.
 #[derive(Debug)]
 pub(super) struct StoragePlan<'a> {
-    pub(super) groups: Vec<Group<'a>>,
+    pub(super) groups: Vec<RunGroup<'a>>,
     pub(super) encoder: Encoder,
     pub(super) flags: InodeFlags,
     /// The file's size after the write-back.
@@ -64,7 +64,7 @@ pub(super) struct StoragePlan<'a> {
 
 /// The changes of one transaction.
 #[derive(Debug)]
-pub(super) struct Group<'a> {
+pub(super) struct RunGroup<'a> {
     pub(super) runs: Vec<Run<'a>>,
     pub(super) extent_edit: ExtentEdit,
     /// The file's size before and after.
@@ -236,7 +236,7 @@ impl TakenData<'_> {
                 None => self.size,
             };
             let extent_edit = self.load(files, &members, size..after)?;
-            groups.push(Group {
+            groups.push(RunGroup {
                 runs: members,
                 extent_edit,
                 size: size..after,

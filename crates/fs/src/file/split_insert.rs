@@ -24,7 +24,7 @@ use ubtrfs_storage::{EditEstimate, FREEING_ITEMS, Reservation};
 use super::Files;
 use super::extent::DiskPart;
 use super::extent_edit::ExtentEdit;
-use super::plan::{Group, TakenData};
+use super::plan::{RunGroup, TakenData};
 use super::store::Stored;
 use crate::error::{Error, Result};
 
@@ -181,7 +181,7 @@ impl Files {
     /// subtracted.
     pub(super) fn entry_of(
         &self,
-        group: &Group<'_>,
+        group: &RunGroup<'_>,
         stored: &[Stored],
         reserved: &mut u64,
     ) -> Result<EntryMode<'_>> {
@@ -239,7 +239,7 @@ impl Files {
     pub(super) fn insert_in_batches(
         &self,
         file: &TakenData<'_>,
-        group: &Group<'_>,
+        group: &RunGroup<'_>,
         stored: &[Stored],
         most: u64,
         incompressible: bool,
@@ -269,7 +269,7 @@ impl Files {
                     // Reload: the batch before has changed the extents.
                     let extent_edit = file.load_ranges(self, ranges, size..after);
                     extent_edit.and_then(|extent_edit| {
-                        let mut group_of_batch = Group {
+                        let mut group_of_batch = RunGroup {
                             runs: Vec::new(),
                             extent_edit,
                             size: size..after,

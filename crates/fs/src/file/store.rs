@@ -22,7 +22,7 @@ use super::Files;
 use super::encode::Encoded;
 use super::extent::{DiskPart, Extent, InlineExtent};
 use super::extent_edit::ExtentEdit;
-use super::plan::{Group, StoragePlan};
+use super::plan::{RunGroup, StoragePlan};
 use super::runs::Run;
 use crate::error::{Error, Result};
 use crate::inode::{
@@ -327,7 +327,7 @@ impl Files {
 }
 
 impl<'p> Placer<'_, '_, 'p> {
-    fn place_group(&mut self, group: &'p Group<'p>, stored: &mut Vec<Stored>) -> Result<()> {
+    fn place_group(&mut self, group: &'p RunGroup<'p>, stored: &mut Vec<Stored>) -> Result<()> {
         if let Some(inline) = self.inline(group) {
             stored.push(Stored::Inline(inline));
             return Ok(());
@@ -345,7 +345,7 @@ impl<'p> Placer<'_, '_, 'p> {
     }
 
     /// Returns the inline extent for the whole file, if it is small enough.
-    fn inline(&self, group: &Group<'_>) -> Option<InlineExtent> {
+    fn inline(&self, group: &RunGroup<'_>) -> Option<InlineExtent> {
         let sectorsize = self.files.roots.sectorsize();
         let size = self.plan.size;
         let [run] = &group.runs[..] else {

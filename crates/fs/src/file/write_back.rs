@@ -31,7 +31,7 @@ use ubtrfs_storage::{FileId, Reservation, TransactionHandle};
 use super::Files;
 use super::change::note_write;
 use super::extent_edit::ExtentEdit;
-use super::plan::{Group, Job, Source, StoragePlan, TakenData};
+use super::plan::{Job, RunGroup, Source, StoragePlan, TakenData};
 use super::split_insert::EntryMode;
 use super::store::{Store, Stored, StoredFile};
 use crate::error::{Error, Result};
@@ -197,7 +197,7 @@ impl Files {
     pub(super) fn enter_group(
         &self,
         file: &TakenData<'_>,
-        group: &mut Group<'_>,
+        group: &mut RunGroup<'_>,
         stored: &[Stored],
         incompressible: bool,
         reservation: Reservation<'_>,

@@ -67,11 +67,11 @@ impl Drop for Entered<'_> {
 
 /// An exclusive entry: the gate is closed for all other threads.
 #[derive(Debug)]
-pub struct Group<'g> {
+pub struct OperationGroup<'g> {
     gate: &'g OperationGate,
 }
 
-impl Drop for Group<'_> {
+impl Drop for OperationGroup<'_> {
     fn drop(&mut self) {
         self.gate.state.lock().has_group = false;
         self.gate.left.notify_all();
@@ -153,7 +153,7 @@ impl OperationGate {
     }
 
     /// Waits until all other threads have left, and blocks new ones. Returns None if this thread itself is inside.
-    pub fn begin_group(&self) -> Option<Group<'_>> {
+    pub fn begin_group(&self) -> Option<OperationGroup<'_>> {
         if self.inside().is_some() {
             return None;
         }
@@ -164,7 +164,7 @@ impl OperationGate {
         }
         state.waiting -= 1;
         state.has_group = true;
-        Some(Group { gate: self })
+        Some(OperationGroup { gate: self })
     }
 
     /// Returns whether this thread works for a group, and must not commit.
@@ -174,7 +174,7 @@ impl OperationGate {
     }
 }
 
-impl Group<'_> {
+impl OperationGroup<'_> {
     /// Runs the work of the group.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         let _note = Note::make(self.gate, true);
