@@ -1,11 +1,11 @@
-//! Write benchmarks against the kernel's btrfs, in one process and on the same storage; `benches/writing`
-//! runs them.
+//! Write benchmarks against the kernel's btrfs, in one process and on the same storage; `run` starts
+//! them.
 //!
 //! Both sides use volumes of `mkfs.btrfs` in files of one folder: the kernel through a loop device and system
 //! calls, ubtrfs through its library. They alternate round by round, so that other load affects both. The
 //! result is the ratio of the medians.
 //!
-//! Not here: reading (`benches/reading`).
+//! Not here: reading (`benches/reading/run`).
 
 mod costs;
 mod discards;
@@ -69,11 +69,7 @@ const MODES: &[Mode] = &[
 const LONG: Mode = ("ten-million", million::run_long);
 
 fn main() -> Outcome {
-    // `cargo bench` adds an option of its own harness.
-    let names: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with("--"))
-        .collect();
+    let names: Vec<String> = std::env::args().skip(1).collect();
     let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     // As a mount does.
     rustix::thread::disable_transparent_huge_pages(true)?;
