@@ -18,6 +18,9 @@ use super::source::FileId;
 use super::span::Span;
 
 const DRAIN_AT_MOST: Duration = Duration::from_secs(1);
+/// The delivery of a name needs the lock of its directory. Each user of the directory holds that lock for a whole
+/// request, so a busy machine delivers late. A caller that gets its answer earlier may see the old entry.
+const DRAIN_NAMES_AT_MOST: Duration = Duration::from_secs(5);
 
 /// Reports changes below a mount to the kernel.
 #[derive(Clone, Debug)]
@@ -186,7 +189,7 @@ impl Changes {
     /// for the calling thread.
     pub fn drain(&self) {
         if let Some(notifier) = self.notifier() {
-            notifier.drain(Some(clock::now() + DRAIN_AT_MOST));
+            notifier.drain(Some(clock::now() + DRAIN_NAMES_AT_MOST));
         }
     }
 
