@@ -14,6 +14,8 @@
 mod attribute;
 mod command;
 mod error;
+mod field;
+mod numbered;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -22,7 +24,8 @@ mod writer;
 use ubtrfs_format::name_hash::crc32c;
 
 pub use attribute::{Attribute, Time};
-pub use command::{Command, CommandKind, NewNode};
+pub(crate) use command::DumpContext;
+pub use command::{Command, CommandKind};
 pub use error::{Fault, StreamError, WriteError};
 pub use reader::StreamReader;
 pub use writer::StreamWriter;

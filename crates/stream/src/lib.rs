@@ -1,8 +1,8 @@
 //! Streams of btrfs send and receive.
 //!
 //! A stream is a list of commands that create a subvolume, either completely or from a parent snapshot.
-//! [`StreamReader`] and [`StreamWriter`] convert between bytes and [`Command`]s. [`dump`] prints them as text. A
-//! [`Sender`] generates them from a read-only subvolume.
+//! [`StreamReader`] and [`StreamWriter`] convert between bytes and [`Command`]s. [`CommandLines`] formats them as
+//! text. A [`Sender`] generates them from a read-only subvolume.
 //!
 //! [`write_behind`] writes a stream on a separate thread.
 //!
@@ -14,6 +14,7 @@
 
 mod diff;
 mod dump;
+mod escaped;
 mod format;
 mod receive;
 mod scoped_thread;
@@ -25,9 +26,10 @@ pub use diff::{
     Attributes, ByteRange, ChangeKind, Diff, DiffEntry, DiffError, DiffTime, EntryType,
     XattrChange, XattrChangeKind,
 };
-pub use dump::{CommandLines, DumpError, Escaped, dump};
+pub use dump::CommandLines;
+pub use escaped::Escaped;
 pub use format::{
-    Attribute, Command, CommandKind, Fault, MAX_BODY_BYTES, NewNode, StreamError, StreamReader,
+    Attribute, Command, CommandKind, Fault, MAX_BODY_BYTES, StreamError, StreamReader,
     StreamVersion, StreamWriter, Time, WriteError,
 };
 pub use receive::{

@@ -243,8 +243,7 @@ impl StreamCommand<'_> {
     /// Formats the command like [`StreamDump`]. `local_time` formats seconds since 1970.
     pub fn text<T: Display>(&self, local_time: impl Fn(i64) -> T) -> String {
         let mut lines = CommandLines::within(self.subvolume, local_time);
-        let line = lines.line_of(self.command);
-        line.trim_end_matches('\n').to_owned()
+        lines.line_of(self.command).unwrap_or_default()
     }
 }
 
@@ -312,10 +311,8 @@ impl<R: Read, T: Display, F: Fn(i64) -> T> Iterator for StreamDump<R, F> {
             let read = self.reader.as_mut()?.next_command();
             match read {
                 Ok(Some(command)) => {
-                    let line = self.lines.line_of(&command);
-                    // Unknown commands have no line.
-                    if let Some(line) = line.strip_suffix('\n') {
-                        return Some(Ok(line.to_owned()));
+                    if let Some(line) = self.lines.line_of(&command) {
+                        return Some(Ok(line));
                     }
                 }
                 Ok(None) => self.reader = None,

@@ -103,7 +103,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "stream",
         &[
-            "scoped_thread scratch",
+            "escaped scoped_thread scratch",
             "diff format write_behind",
             "dump receive send",
         ],

@@ -12,7 +12,7 @@ use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_sim::Rng;
 use ubtrfs_sim::kernel::{KernelMount, KernelVolume, MkfsSpec, progs_verdict};
 use ubtrfs_sim::manifest::{Field, Manifest, assert_same};
-use ubtrfs_stream::{Command, NewNode};
+use ubtrfs_stream::Command;
 
 use crate::hostile::{UUID, stream, subvol};
 use crate::source::{OURS, empty_image, ready, run};
@@ -35,12 +35,12 @@ fn random_command<'a>(rng: &mut Rng, data: &'a [u8]) -> Command<'a> {
     match rng.below(24) {
         0..3 => Command::Mkfile { path, ino },
         3..6 => Command::Mkdir { path, ino },
-        6 | 7 => Command::Mkfifo(NewNode {
+        6 | 7 => Command::Mkfifo {
             path,
             ino,
             rdev: 0,
             mode: 0,
-        }),
+        },
         8..11 => Command::Rename { path, to: other },
         11 => Command::Link {
             path,

@@ -9,7 +9,7 @@ use std::process::Output;
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_sim::Scratch;
-use ubtrfs_stream::{Command, NewNode, StreamVersion, StreamWriter, Time};
+use ubtrfs_stream::{Command, StreamVersion, StreamWriter, Time};
 
 use crate::source::{OURS, empty_image, run};
 
@@ -172,12 +172,12 @@ pub(crate) fn refused_commands() -> Vec<(Vec<Command<'static>>, &'static str)> {
     };
     let node = |rdev, mode| {
         let (path, ino) = (&b"n"[..], InodeNr(9));
-        Command::Mknod(NewNode {
+        Command::Mknod {
             path,
             ino,
             rdev,
             mode,
-        })
+        }
     };
     let chown = |uid, gid| Command::Chown {
         path: b"f",

@@ -13,7 +13,7 @@ use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, progs_verdict};
-use ubtrfs_stream::{Command, NewNode};
+use ubtrfs_stream::Command;
 
 use crate::hostile::{UUID, mkdir, mkfile, stream, subvol, write};
 use crate::source::{OURS, ready, run, shell};
@@ -63,13 +63,13 @@ fn set_xattr<'a>(path: &'a [u8], name: &'a [u8], value: &'a [u8]) -> Command<'a>
     Command::SetXattr { path, name, value }
 }
 
-/// Returns a device that does not exist, or another file of a kind without data.
-fn node(path: &[u8], mode: u64) -> NewNode<'_> {
-    NewNode {
+/// Creates a character device whose number has no driver.
+fn device(path: &[u8]) -> Command<'_> {
+    Command::Mknod {
         path,
         ino: InodeNr(9),
         rdev: 240 << 8 | 77,
-        mode,
+        mode: 0o020_000,
     }
 }
 
@@ -129,9 +129,19 @@ fn files_do_not_take_over_what_directories_hand_on() {
             ino: InodeNr(9),
             target: b"f",
         },
-        Command::Mkfifo(node(b"d/p", 0)),
-        Command::Mksock(node(b"d/s", 0)),
-        Command::Mknod(node(b"d/c", 0o020_000)),
+        Command::Mkfifo {
+            path: b"d/p",
+            ino: InodeNr(9),
+            rdev: 0,
+            mode: 0,
+        },
+        Command::Mksock {
+            path: b"d/s",
+            ino: InodeNr(9),
+            rdev: 0,
+            mode: 0,
+        },
+        device(b"d/c"),
         Command::RemoveXattr {
             path: b"d",
             name: acl,
@@ -307,7 +317,7 @@ fn devices_are_not_opened() {
     }
     let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let mount = volume.mount("").unwrap();
-    let device = Command::Mknod(node(b"n", 0o020_000));
+    let device = device(b"n");
     let output = receive(mount.path(), &[subvol(b"s"), device, write(b"n", 0, b"x")]);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(

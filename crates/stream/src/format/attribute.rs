@@ -1,104 +1,51 @@
 //! Attributes: the fields of commands.
 
-use ubtrfs_format::ids::{InodeNr, Transid};
-use ubtrfs_format::uuid::Uuid;
-
+use super::field::Field;
+use super::numbered::numbered;
 use super::{Fault, StreamVersion};
 
-/// An attribute, by its number.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[repr(u16)]
-pub enum Attribute {
-    Uuid = 1,
-    Ctransid,
-    Ino,
-    Size,
-    Mode,
-    Uid,
-    Gid,
-    Rdev,
-    Ctime,
-    Mtime,
-    Atime,
-    Otime,
-    XattrName,
-    XattrData,
-    Path,
-    PathTo,
-    PathLink,
-    FileOffset,
-    Data,
-    CloneUuid,
-    CloneCtransid,
-    ClonePath,
-    CloneOffset,
-    CloneLen,
-    FallocateMode,
-    Fileattr,
-    UnencodedFileLen,
-    UnencodedLen,
-    UnencodedOffset,
-    Compression,
-    Encryption,
-    VerityAlgorithm,
-    VerityBlockSize,
-    VeritySaltData,
-    VeritySigData,
+numbered! {
+    /// An attribute, by its number.
+    pub enum Attribute {
+        Uuid = 1 "uuid",
+        Ctransid = 2 "ctransid",
+        Ino = 3 "ino",
+        Size = 4 "size",
+        Mode = 5 "mode",
+        Uid = 6 "uid",
+        Gid = 7 "gid",
+        Rdev = 8 "rdev",
+        Ctime = 9 "ctime",
+        Mtime = 10 "mtime",
+        Atime = 11 "atime",
+        Otime = 12 "otime",
+        XattrName = 13 "xattr_name",
+        XattrData = 14 "xattr_data",
+        Path = 15 "path",
+        PathTo = 16 "path_to",
+        PathLink = 17 "path_link",
+        FileOffset = 18 "file_offset",
+        Data = 19 "data",
+        CloneUuid = 20 "clone_uuid",
+        CloneCtransid = 21 "clone_ctransid",
+        ClonePath = 22 "clone_path",
+        CloneOffset = 23 "clone_offset",
+        CloneLen = 24 "clone_len",
+        FallocateMode = 25 "fallocate_mode",
+        Fileattr = 26 "fileattr",
+        UnencodedFileLen = 27 "unencoded_file_len",
+        UnencodedLen = 28 "unencoded_len",
+        UnencodedOffset = 29 "unencoded_offset",
+        Compression = 30 "compression",
+        Encryption = 31 "encryption",
+        VerityAlgorithm = 32 "verity_algorithm",
+        VerityBlockSize = 33 "verity_block_size",
+        VeritySaltData = 34 "verity_salt_data",
+        VeritySigData = 35 "verity_sig_data",
+    }
 }
 
-/// Ordered by number, starting at 1.
-const NAMES: [(Attribute, &str); 35] = [
-    (Attribute::Uuid, "uuid"),
-    (Attribute::Ctransid, "ctransid"),
-    (Attribute::Ino, "ino"),
-    (Attribute::Size, "size"),
-    (Attribute::Mode, "mode"),
-    (Attribute::Uid, "uid"),
-    (Attribute::Gid, "gid"),
-    (Attribute::Rdev, "rdev"),
-    (Attribute::Ctime, "ctime"),
-    (Attribute::Mtime, "mtime"),
-    (Attribute::Atime, "atime"),
-    (Attribute::Otime, "otime"),
-    (Attribute::XattrName, "xattr_name"),
-    (Attribute::XattrData, "xattr_data"),
-    (Attribute::Path, "path"),
-    (Attribute::PathTo, "path_to"),
-    (Attribute::PathLink, "path_link"),
-    (Attribute::FileOffset, "file_offset"),
-    (Attribute::Data, "data"),
-    (Attribute::CloneUuid, "clone_uuid"),
-    (Attribute::CloneCtransid, "clone_ctransid"),
-    (Attribute::ClonePath, "clone_path"),
-    (Attribute::CloneOffset, "clone_offset"),
-    (Attribute::CloneLen, "clone_len"),
-    (Attribute::FallocateMode, "fallocate_mode"),
-    (Attribute::Fileattr, "fileattr"),
-    (Attribute::UnencodedFileLen, "unencoded_file_len"),
-    (Attribute::UnencodedLen, "unencoded_len"),
-    (Attribute::UnencodedOffset, "unencoded_offset"),
-    (Attribute::Compression, "compression"),
-    (Attribute::Encryption, "encryption"),
-    (Attribute::VerityAlgorithm, "verity_algorithm"),
-    (Attribute::VerityBlockSize, "verity_block_size"),
-    (Attribute::VeritySaltData, "verity_salt_data"),
-    (Attribute::VeritySigData, "verity_sig_data"),
-];
-
 impl Attribute {
-    pub fn from_raw(raw: u16) -> Option<Self> {
-        let at = usize::from(raw).checked_sub(1)?;
-        NAMES.get(at).map(|&(attribute, _)| attribute)
-    }
-
-    pub fn raw(self) -> u16 {
-        self as u16
-    }
-
-    pub fn name(self) -> &'static str {
-        NAMES[self.index()].1
-    }
-
     fn index(self) -> usize {
         usize::from(self.raw()) - 1
     }
@@ -107,11 +54,23 @@ impl Attribute {
         self.raw() >= Attribute::VerityAlgorithm.raw()
     }
 
+    /// Returns whether the attribute has any bytes, while others with a variable length are paths and names.
+    pub(super) fn is_binary(self) -> bool {
+        matches!(self, Attribute::XattrData | Attribute::Data)
+    }
+
+    /// Returns whether a command of this version can have the attribute.
+    pub(super) fn is_known_in(self, version: StreamVersion) -> bool {
+        self != Attribute::Otime || version >= StreamVersion::V2
+    }
+
     /// Returns whether the attribute has no length and extends to the end of the command.
     pub(super) fn takes_rest(self, version: StreamVersion) -> bool {
         self == Attribute::Data && version >= StreamVersion::V2
     }
 }
+
+const COUNT: usize = Attribute::VeritySigData as usize;
 
 /// A time of a file, in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -120,13 +79,29 @@ pub struct Time {
     pub nsec: u32,
 }
 
+impl Time {
+    pub(super) fn from_bytes([s0, s1, s2, s3, s4, s5, s6, s7, nsec @ ..]: [u8; 12]) -> Self {
+        Time {
+            sec: i64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]),
+            nsec: u32::from_le_bytes(nsec),
+        }
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&self.sec.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.nsec.to_le_bytes());
+        bytes
+    }
+}
+
 /// The attributes of one command. If an attribute is repeated, the last one counts.
 #[derive(Debug)]
-pub(super) struct Attributes<'a>([Option<&'a [u8]>; NAMES.len()]);
+pub(super) struct Attributes<'a>([Option<&'a [u8]>; COUNT]);
 
 impl<'a> Attributes<'a> {
     pub(super) fn parse(body: &'a [u8], version: StreamVersion) -> Result<Self, Fault> {
-        let mut found = Self([None; NAMES.len()]);
+        let mut found = Self([None; COUNT]);
         let mut rest = body;
         while !rest.is_empty() {
             let number = take_u16(&mut rest)?;
@@ -146,66 +121,15 @@ impl<'a> Attributes<'a> {
         Ok(found)
     }
 
-    pub(super) fn bytes(&self, attribute: Attribute) -> Result<&'a [u8], Fault> {
-        let value = self.0[attribute.index()];
-        value.ok_or(Fault::MissingAttribute(attribute))
-    }
-
-    /// Returns a path, a name or a symlink target. It ends at the first NUL, as in `btrfs receive`: the kernel sends
-    /// a NUL in targets that `mkfs.btrfs --rootdir` has stored with one.
-    pub(super) fn text(&self, attribute: Attribute) -> Result<&'a [u8], Fault> {
-        let bytes = self.bytes(attribute)?;
-        let end = bytes.iter().position(|byte| *byte == 0);
-        Ok(&bytes[..end.unwrap_or(bytes.len())])
-    }
-
-    fn array<const N: usize>(&self, attribute: Attribute) -> Result<[u8; N], Fault> {
-        let bytes = self.bytes(attribute)?;
-        bytes.try_into().map_err(|_| Fault::AttributeSize {
-            attribute,
-            expected: N,
-            found: bytes.len(),
-        })
-    }
-
-    pub(super) fn u32(&self, attribute: Attribute) -> Result<u32, Fault> {
-        self.array(attribute).map(u32::from_le_bytes)
-    }
-
-    pub(super) fn u64(&self, attribute: Attribute) -> Result<u64, Fault> {
-        self.array(attribute).map(u64::from_le_bytes)
-    }
-
-    pub(super) fn ino(&self) -> Result<InodeNr, Fault> {
-        self.u64(Attribute::Ino).map(InodeNr)
-    }
-
-    pub(super) fn transid(&self, attribute: Attribute) -> Result<Transid, Fault> {
-        self.u64(attribute).map(Transid)
-    }
-
-    pub(super) fn uuid(&self, attribute: Attribute) -> Result<Uuid, Fault> {
-        self.array(attribute).map(Uuid)
-    }
-
-    pub(super) fn time(&self, attribute: Attribute) -> Result<Time, Fault> {
-        let bytes: [u8; 12] = self.array(attribute)?;
-        let (sec, nsec) = bytes.split_at(8);
-        Ok(Time {
-            sec: i64::from_le_bytes(sec.try_into().expect("8 bytes")),
-            nsec: u32::from_le_bytes(nsec.try_into().expect("4 bytes")),
-        })
-    }
-
-    /// Returns the result of `get`, or None if the attribute is missing.
-    pub(super) fn optional<T>(
+    /// Returns the value of an attribute, or `default` if it is missing. Without a default it is required.
+    pub(super) fn field<F: Field<'a>>(
         &self,
         attribute: Attribute,
-        get: impl FnOnce(&Self, Attribute) -> Result<T, Fault>,
-    ) -> Result<Option<T>, Fault> {
+        default: Option<F>,
+    ) -> Result<F, Fault> {
         match self.0[attribute.index()] {
-            Some(_) => get(self, attribute).map(Some),
-            None => Ok(None),
+            Some(bytes) => F::decode(attribute, bytes),
+            None => default.ok_or(Fault::MissingAttribute(attribute)),
         }
     }
 }

@@ -1,593 +1,270 @@
 //! Commands: the operations in a stream.
+//!
+//! One table declares them. The types, the encoding and the dump follow from it. A row has the number, the name in
+//! `btrfs receive --dump`, the fields with their attributes, and the text after the path in a dump. A field with `or`
+//! is optional.
+//!
+//! Not here: the layout of a line of a dump (`dump`).
+
+use std::fmt::{self, Write as _};
 
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::uuid::Uuid;
 
 use super::attribute::{Attribute, Attributes, Time};
+use super::field::Field;
+use super::numbered::numbered;
 use super::writer::Body;
 use super::{Fault, StreamVersion, WriteError};
+use crate::escaped::Escaped;
 
-/// The numbers of commands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[repr(u16)]
-pub enum CommandKind {
-    Subvol = 1,
-    Snapshot,
-    Mkfile,
-    Mkdir,
-    Mknod,
-    Mkfifo,
-    Mksock,
-    Symlink,
-    Rename,
-    Link,
-    Unlink,
-    Rmdir,
-    SetXattr,
-    RemoveXattr,
-    Write,
-    Clone,
-    Truncate,
-    Chmod,
-    Chown,
-    Utimes,
-    End,
-    UpdateExtent,
-    Fallocate,
-    Fileattr,
-    EncodedWrite,
-    /// Only its name is known, because it requires version 3.
-    EnableVerity,
+/// Converts values whose text in a dump depends on more than the command.
+pub(crate) trait DumpContext {
+    /// Returns a path below the current subvolume, in escaped form.
+    fn below(&self, path: &[u8]) -> String;
+    fn local(&self, time: Time) -> String;
 }
 
-/// Ordered by number, starting at 1. The names are the same as in `btrfs receive --dump`.
-const NAMES: [(CommandKind, &str); 26] = [
-    (CommandKind::Subvol, "subvol"),
-    (CommandKind::Snapshot, "snapshot"),
-    (CommandKind::Mkfile, "mkfile"),
-    (CommandKind::Mkdir, "mkdir"),
-    (CommandKind::Mknod, "mknod"),
-    (CommandKind::Mkfifo, "mkfifo"),
-    (CommandKind::Mksock, "mksock"),
-    (CommandKind::Symlink, "symlink"),
-    (CommandKind::Rename, "rename"),
-    (CommandKind::Link, "link"),
-    (CommandKind::Unlink, "unlink"),
-    (CommandKind::Rmdir, "rmdir"),
-    (CommandKind::SetXattr, "set_xattr"),
-    (CommandKind::RemoveXattr, "remove_xattr"),
-    (CommandKind::Write, "write"),
-    (CommandKind::Clone, "clone"),
-    (CommandKind::Truncate, "truncate"),
-    (CommandKind::Chmod, "chmod"),
-    (CommandKind::Chown, "chown"),
-    (CommandKind::Utimes, "utimes"),
-    (CommandKind::End, "end"),
-    (CommandKind::UpdateExtent, "update_extent"),
-    (CommandKind::Fallocate, "fallocate"),
-    (CommandKind::Fileattr, "fileattr"),
-    (CommandKind::EncodedWrite, "encoded_write"),
-    (CommandKind::EnableVerity, "enable_verity"),
-];
+/// Every row has a field `path`.
+macro_rules! commands {
+    (
+        |$dump:ident|
+        $(
+            $(#[$doc:meta])*
+            $Kind:ident = $number:literal $name:literal {
+                $(
+                    $(#[$field_doc:meta])*
+                    $field:ident: $Type:ty = $attribute:ident $(or $default:expr)?
+                ),+ $(,)?
+            } $(=> $details:literal $(, $argument:expr)*)?;
+        )*
+    ) => {
+        numbered! {
+            /// The numbers of commands.
+            pub enum CommandKind {
+                $($Kind = $number $name,)*
+                End = 21 "end",
+                /// Only its name is known, because it requires version 3.
+                EnableVerity = 26 "enable_verity",
+            }
+        }
 
-impl CommandKind {
-    pub fn from_raw(raw: u16) -> Option<Self> {
-        let at = usize::from(raw).checked_sub(1)?;
-        NAMES.get(at).map(|&(kind, _)| kind)
-    }
+        /// One command. Paths are bytes, relative to the subvolume, and only checked for NULs.
+        ///
+        /// Fields are in the order used by the kernel. Numbers are as in the stream: offsets and lengths in bytes,
+        /// modes as in stat(2), devices in the kernel's 32-bit encoding.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub enum Command<'a> {
+            $($(#[$doc])* $Kind { $($(#[$field_doc])* $field: $Type),+ },)*
+            End,
+            /// A command with an unknown number. btrfs-progs ignores it.
+            Unknown {
+                number: u16,
+            },
+        }
 
-    pub fn raw(self) -> u16 {
-        self as u16
-    }
+        impl<'a> Command<'a> {
+            /// Returns the kind of the command, or None if it is unknown.
+            pub fn kind(&self) -> Option<CommandKind> {
+                match self {
+                    $(Command::$Kind { .. } => Some(CommandKind::$Kind),)*
+                    Command::End => Some(CommandKind::End),
+                    Command::Unknown { number } => CommandKind::from_raw(*number),
+                }
+            }
 
-    pub fn name(self) -> &'static str {
-        NAMES[usize::from(self.raw()) - 1].1
-    }
+            /// Returns the path of the command's file, or the name of the subvolume.
+            pub fn path(&self) -> Option<&'a [u8]> {
+                match *self {
+                    $(Command::$Kind { path, .. } => Some(path),)*
+                    Command::End | Command::Unknown { .. } => None,
+                }
+            }
 
-    pub(super) fn needs_version_2(self) -> bool {
-        self.raw() >= CommandKind::Fallocate.raw()
-    }
+            pub(super) fn decode(
+                kind: CommandKind,
+                body: &'a [u8],
+                version: StreamVersion,
+            ) -> Result<Self, Fault> {
+                if kind == CommandKind::EnableVerity {
+                    return Err(Fault::NewerCommand(kind));
+                }
+                let attributes = Attributes::parse(body, version)?;
+                Ok(match kind {
+                    $(CommandKind::$Kind => Command::$Kind {
+                        $($field: attributes
+                            .field(Attribute::$attribute, None$(.or(Some($default)))?)?,)+
+                    },)*
+                    CommandKind::End | CommandKind::EnableVerity => Command::End,
+                })
+            }
+
+            pub(super) fn encode(&self, body: &mut Body<'_>) -> Result<(), WriteError> {
+                match *self {
+                    $(Command::$Kind { $($field),+ } => {
+                        $($field.encode(Attribute::$attribute, body)?;)+
+                    })*
+                    Command::End => {}
+                    Command::Unknown { number } => return Err(WriteError::Unknown(number)),
+                }
+                Ok(())
+            }
+
+            /// Writes the text after the path in a dump.
+            #[expect(unused_variables, reason = "a dump does not display all fields")]
+            pub(crate) fn write_details(
+                &self,
+                out: &mut String,
+                $dump: &impl DumpContext,
+            ) -> fmt::Result {
+                match *self {
+                    $(Command::$Kind { $($field),+ } => {
+                        $(write!(out, $details $(, $argument)*)?;)?
+                    })*
+                    Command::End | Command::Unknown { .. } => {}
+                }
+                Ok(())
+            }
+
+            /// Returns a command of each kind, except for `end`.
+            #[cfg(test)]
+            pub(super) fn samples(number: usize) -> Vec<Command<'static>> {
+                use super::tests::Sample;
+                vec![$(Command::$Kind { $($field: Sample::sample(number)),+ }),*]
+            }
+        }
+    };
 }
 
-/// One command. Paths are bytes, relative to the subvolume, and only checked for NULs.
-///
-/// Fields are in the order used by the kernel. Numbers are as in the stream: offsets and lengths in bytes, modes as
-/// in stat(2), devices in the kernel's 32-bit encoding.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Command<'a> {
-    Subvol {
-        path: &'a [u8],
-        uuid: Uuid,
-        ctransid: Transid,
-    },
+commands! {
+    |dump|
+
+    Subvol = 1 "subvol" {
+        path: &'a [u8] = Path,
+        uuid: Uuid = Uuid,
+        ctransid: Transid = Ctransid,
+    } => "uuid={uuid} transid={ctransid}";
+
     /// Starts with a snapshot of another subvolume instead of an empty one.
-    Snapshot {
-        path: &'a [u8],
-        uuid: Uuid,
-        ctransid: Transid,
-        clone_uuid: Uuid,
-        clone_ctransid: Transid,
-    },
-    Mkfile {
-        path: &'a [u8],
-        ino: InodeNr,
-    },
-    Mkdir {
-        path: &'a [u8],
-        ino: InodeNr,
-    },
-    Mknod(NewNode<'a>),
-    Mkfifo(NewNode<'a>),
-    Mksock(NewNode<'a>),
-    Symlink {
-        path: &'a [u8],
-        ino: InodeNr,
-        target: &'a [u8],
-    },
-    Rename {
-        path: &'a [u8],
-        to: &'a [u8],
-    },
+    Snapshot = 2 "snapshot" {
+        path: &'a [u8] = Path,
+        uuid: Uuid = Uuid,
+        ctransid: Transid = Ctransid,
+        clone_uuid: Uuid = CloneUuid,
+        clone_ctransid: Transid = CloneCtransid,
+    } => "uuid={uuid} transid={ctransid} parent_uuid={clone_uuid} parent_transid={clone_ctransid}";
+
+    Mkfile = 3 "mkfile" { path: &'a [u8] = Path, ino: InodeNr = Ino };
+    Mkdir = 4 "mkdir" { path: &'a [u8] = Path, ino: InodeNr = Ino };
+
+    /// Creates a device.
+    Mknod = 5 "mknod" {
+        path: &'a [u8] = Path,
+        ino: InodeNr = Ino,
+        rdev: u64 = Rdev,
+        /// Includes the file type bits.
+        mode: u64 = Mode,
+    } => "mode={mode:o} dev=0x{rdev:x}";
+
+    /// Its type is known from the command.
+    Mkfifo = 6 "mkfifo" {
+        path: &'a [u8] = Path, ino: InodeNr = Ino, rdev: u64 = Rdev or 0, mode: u64 = Mode or 0,
+    };
+    Mksock = 7 "mksock" {
+        path: &'a [u8] = Path, ino: InodeNr = Ino, rdev: u64 = Rdev or 0, mode: u64 = Mode or 0,
+    };
+
+    Symlink = 8 "symlink" {
+        path: &'a [u8] = Path,
+        ino: InodeNr = Ino,
+        target: &'a [u8] = PathLink,
+    } => "dest={}", Escaped(target);
+
+    Rename = 9 "rename" { path: &'a [u8] = Path, to: &'a [u8] = PathTo } => "dest={}", dump.below(to);
+
     /// Adds the name `path` to the file at `existing`.
-    Link {
-        path: &'a [u8],
-        existing: &'a [u8],
-    },
-    Unlink {
-        path: &'a [u8],
-    },
-    Rmdir {
-        path: &'a [u8],
-    },
-    SetXattr {
-        path: &'a [u8],
-        name: &'a [u8],
-        value: &'a [u8],
-    },
-    RemoveXattr {
-        path: &'a [u8],
-        name: &'a [u8],
-    },
-    Write {
-        path: &'a [u8],
-        offset: u64,
-        data: &'a [u8],
-    },
+    Link = 10 "link" { path: &'a [u8] = Path, existing: &'a [u8] = PathLink } => "dest={}", Escaped(existing);
+
+    Unlink = 11 "unlink" { path: &'a [u8] = Path };
+    Rmdir = 12 "rmdir" { path: &'a [u8] = Path };
+
+    SetXattr = 13 "set_xattr" {
+        path: &'a [u8] = Path,
+        name: &'a [u8] = XattrName,
+        value: &'a [u8] = XattrData,
+    } => "name={} {} len={}", Escaped(name), Escaped(value), value.len();
+
+    RemoveXattr = 14 "remove_xattr" {
+        path: &'a [u8] = Path,
+        name: &'a [u8] = XattrName,
+    } => "name={}", Escaped(name);
+
+    Write = 15 "write" {
+        path: &'a [u8] = Path,
+        offset: u64 = FileOffset,
+        data: &'a [u8] = Data,
+    } => "offset={offset} len={}", data.len();
+
     /// Shares the extents of a range in another file with a range of `path`.
-    Clone {
-        offset: u64,
-        len: u64,
-        path: &'a [u8],
-        clone_uuid: Uuid,
-        clone_ctransid: Transid,
-        clone_path: &'a [u8],
-        clone_offset: u64,
-    },
-    Truncate {
-        path: &'a [u8],
-        size: u64,
-    },
-    Chmod {
-        path: &'a [u8],
-        mode: u64,
-    },
-    Chown {
-        path: &'a [u8],
-        uid: u64,
-        gid: u64,
-    },
-    Utimes {
-        path: &'a [u8],
-        atime: Time,
-        mtime: Time,
-        ctime: Time,
+    Clone = 16 "clone" {
+        offset: u64 = FileOffset,
+        len: u64 = CloneLen,
+        path: &'a [u8] = Path,
+        clone_uuid: Uuid = CloneUuid,
+        clone_ctransid: Transid = CloneCtransid,
+        clone_path: &'a [u8] = ClonePath,
+        clone_offset: u64 = CloneOffset,
+    } => "offset={offset} len={len} from={} clone_offset={clone_offset}", dump.below(clone_path);
+
+    Truncate = 17 "truncate" { path: &'a [u8] = Path, size: u64 = Size } => "size={size}";
+    Chmod = 18 "chmod" { path: &'a [u8] = Path, mode: u64 = Mode } => "mode={mode:o}";
+    Chown = 19 "chown" { path: &'a [u8] = Path, uid: u64 = Uid, gid: u64 = Gid } => "gid={gid} uid={uid}";
+
+    Utimes = 20 "utimes" {
+        path: &'a [u8] = Path,
+        atime: Time = Atime,
+        mtime: Time = Mtime,
+        ctime: Time = Ctime,
         /// Omitted when writing version 1.
-        otime: Option<Time>,
-    },
-    End,
+        otime: Option<Time> = Otime or None,
+    } => "atime={} mtime={} ctime={}", dump.local(atime), dump.local(mtime), dump.local(ctime);
+
     /// A range with changed data, in a stream without data.
-    UpdateExtent {
-        path: &'a [u8],
-        offset: u64,
-        len: u64,
-    },
-    Fallocate {
-        path: &'a [u8],
-        mode: u32,
-        offset: u64,
-        len: u64,
-    },
+    UpdateExtent = 22 "update_extent" {
+        path: &'a [u8] = Path,
+        offset: u64 = FileOffset,
+        len: u64 = Size,
+    } => "offset={offset} len={len}";
+
+    Fallocate = 23 "fallocate" {
+        path: &'a [u8] = Path,
+        mode: u32 = FallocateMode,
+        offset: u64 = FileOffset,
+        len: u64 = Size,
+    } => "mode={} offset={offset} len={len}", mode.cast_signed();
+
     /// The flags of the inode item.
-    Fileattr {
-        path: &'a [u8],
-        flags: u64,
-    },
+    Fileattr = 24 "fileattr" { path: &'a [u8] = Path, flags: u64 = Fileattr } => "fileattr=0x{flags}";
+
     /// Data in its on-disk form. The part at `unencoded_offset`, with `unencoded_file_len` bytes, belongs at `offset`
     /// of the file.
-    EncodedWrite {
-        path: &'a [u8],
-        offset: u64,
-        unencoded_file_len: u64,
-        unencoded_len: u64,
-        unencoded_offset: u64,
-        compression: u32,
+    EncodedWrite = 25 "encoded_write" {
+        path: &'a [u8] = Path,
+        offset: u64 = FileOffset,
+        unencoded_file_len: u64 = UnencodedFileLen,
+        unencoded_len: u64 = UnencodedLen,
+        unencoded_offset: u64 = UnencodedOffset,
+        compression: u32 = Compression or 0,
         /// The kernel omits it for inline extents.
-        encryption: Option<u32>,
-        data: &'a [u8],
-    },
-    /// A command with an unknown number. btrfs-progs ignores it.
-    Unknown {
-        number: u16,
-    },
+        encryption: Option<u32> = Encryption or None,
+        data: &'a [u8] = Data,
+    } => "offset={offset} len={} unencoded_file_len={unencoded_file_len} unencoded_len={unencoded_len} \
+          unencoded_offset={unencoded_offset} compression={compression} encryption={}",
+        data.len(), encryption.unwrap_or(0);
 }
 
-/// A device, pipe or socket to create.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct NewNode<'a> {
-    pub path: &'a [u8],
-    pub ino: InodeNr,
-    /// The device number; zero for a pipe or a socket.
-    pub rdev: u64,
-    /// Includes the file type bits.
-    pub mode: u64,
-}
-
-impl<'a> NewNode<'a> {
-    fn decode(from: &Attributes<'a>) -> Result<Self, Fault> {
-        Ok(Self {
-            path: from.text(Attribute::Path)?,
-            ino: from.ino()?,
-            rdev: from.u64(Attribute::Rdev)?,
-            mode: from.u64(Attribute::Mode)?,
-        })
-    }
-
-    /// Decodes a pipe or a socket, whose type is known from the command.
-    fn decode_typed(from: &Attributes<'a>) -> Result<Self, Fault> {
-        let rdev = from.optional(Attribute::Rdev, Attributes::u64)?;
-        let mode = from.optional(Attribute::Mode, Attributes::u64)?;
-        Ok(Self {
-            path: from.text(Attribute::Path)?,
-            ino: from.ino()?,
-            rdev: rdev.unwrap_or(0),
-            mode: mode.unwrap_or(0),
-        })
-    }
-
-    fn encode(&self, body: &mut Body<'_>) -> Result<(), WriteError> {
-        body.text(Attribute::Path, self.path)?;
-        body.u64(Attribute::Ino, self.ino.0)?;
-        body.u64(Attribute::Rdev, self.rdev)?;
-        body.u64(Attribute::Mode, self.mode)
-    }
-}
-
-impl<'a> Command<'a> {
-    /// Returns the kind of the command, or None if it is unknown.
-    pub fn kind(&self) -> Option<CommandKind> {
-        Some(match self {
-            Command::Subvol { .. } => CommandKind::Subvol,
-            Command::Snapshot { .. } => CommandKind::Snapshot,
-            Command::Mkfile { .. } => CommandKind::Mkfile,
-            Command::Mkdir { .. } => CommandKind::Mkdir,
-            Command::Mknod(_) => CommandKind::Mknod,
-            Command::Mkfifo(_) => CommandKind::Mkfifo,
-            Command::Mksock(_) => CommandKind::Mksock,
-            Command::Symlink { .. } => CommandKind::Symlink,
-            Command::Rename { .. } => CommandKind::Rename,
-            Command::Link { .. } => CommandKind::Link,
-            Command::Unlink { .. } => CommandKind::Unlink,
-            Command::Rmdir { .. } => CommandKind::Rmdir,
-            Command::SetXattr { .. } => CommandKind::SetXattr,
-            Command::RemoveXattr { .. } => CommandKind::RemoveXattr,
-            Command::Write { .. } => CommandKind::Write,
-            Command::Clone { .. } => CommandKind::Clone,
-            Command::Truncate { .. } => CommandKind::Truncate,
-            Command::Chmod { .. } => CommandKind::Chmod,
-            Command::Chown { .. } => CommandKind::Chown,
-            Command::Utimes { .. } => CommandKind::Utimes,
-            Command::End => CommandKind::End,
-            Command::UpdateExtent { .. } => CommandKind::UpdateExtent,
-            Command::Fallocate { .. } => CommandKind::Fallocate,
-            Command::Fileattr { .. } => CommandKind::Fileattr,
-            Command::EncodedWrite { .. } => CommandKind::EncodedWrite,
-            Command::Unknown { number } => return CommandKind::from_raw(*number),
-        })
-    }
-
-    /// Returns the path of the command's file, or the name of the subvolume.
-    pub fn path(&self) -> Option<&'a [u8]> {
-        Some(match *self {
-            Command::Subvol { path, .. }
-            | Command::Snapshot { path, .. }
-            | Command::Mkfile { path, .. }
-            | Command::Mkdir { path, .. }
-            | Command::Symlink { path, .. }
-            | Command::Rename { path, .. }
-            | Command::Link { path, .. }
-            | Command::Unlink { path }
-            | Command::Rmdir { path }
-            | Command::SetXattr { path, .. }
-            | Command::RemoveXattr { path, .. }
-            | Command::Write { path, .. }
-            | Command::Clone { path, .. }
-            | Command::Truncate { path, .. }
-            | Command::Chmod { path, .. }
-            | Command::Chown { path, .. }
-            | Command::Utimes { path, .. }
-            | Command::UpdateExtent { path, .. }
-            | Command::Fallocate { path, .. }
-            | Command::Fileattr { path, .. }
-            | Command::EncodedWrite { path, .. } => path,
-            Command::Mknod(new) | Command::Mkfifo(new) | Command::Mksock(new) => new.path,
-            Command::End | Command::Unknown { .. } => return None,
-        })
-    }
-
-    pub(super) fn decode(kind: CommandKind, from: &Attributes<'a>) -> Result<Self, Fault> {
-        let path = || from.text(Attribute::Path);
-        Ok(match kind {
-            CommandKind::Subvol => Command::Subvol {
-                path: path()?,
-                uuid: from.uuid(Attribute::Uuid)?,
-                ctransid: from.transid(Attribute::Ctransid)?,
-            },
-            CommandKind::Snapshot => Command::Snapshot {
-                path: path()?,
-                uuid: from.uuid(Attribute::Uuid)?,
-                ctransid: from.transid(Attribute::Ctransid)?,
-                clone_uuid: from.uuid(Attribute::CloneUuid)?,
-                clone_ctransid: from.transid(Attribute::CloneCtransid)?,
-            },
-            CommandKind::Mkfile => Command::Mkfile {
-                path: path()?,
-                ino: from.ino()?,
-            },
-            CommandKind::Mkdir => Command::Mkdir {
-                path: path()?,
-                ino: from.ino()?,
-            },
-            CommandKind::Mknod => Command::Mknod(NewNode::decode(from)?),
-            CommandKind::Mkfifo => Command::Mkfifo(NewNode::decode_typed(from)?),
-            CommandKind::Mksock => Command::Mksock(NewNode::decode_typed(from)?),
-            CommandKind::Symlink => Command::Symlink {
-                path: path()?,
-                ino: from.ino()?,
-                target: from.text(Attribute::PathLink)?,
-            },
-            CommandKind::Rename => Command::Rename {
-                path: path()?,
-                to: from.text(Attribute::PathTo)?,
-            },
-            CommandKind::Link => Command::Link {
-                path: path()?,
-                existing: from.text(Attribute::PathLink)?,
-            },
-            CommandKind::Unlink => Command::Unlink { path: path()? },
-            CommandKind::Rmdir => Command::Rmdir { path: path()? },
-            CommandKind::SetXattr => Command::SetXattr {
-                path: path()?,
-                name: from.text(Attribute::XattrName)?,
-                value: from.bytes(Attribute::XattrData)?,
-            },
-            CommandKind::RemoveXattr => Command::RemoveXattr {
-                path: path()?,
-                name: from.text(Attribute::XattrName)?,
-            },
-            CommandKind::Write => Command::Write {
-                path: path()?,
-                offset: from.u64(Attribute::FileOffset)?,
-                data: from.bytes(Attribute::Data)?,
-            },
-            CommandKind::Clone => Command::Clone {
-                offset: from.u64(Attribute::FileOffset)?,
-                len: from.u64(Attribute::CloneLen)?,
-                path: path()?,
-                clone_uuid: from.uuid(Attribute::CloneUuid)?,
-                clone_ctransid: from.transid(Attribute::CloneCtransid)?,
-                clone_path: from.text(Attribute::ClonePath)?,
-                clone_offset: from.u64(Attribute::CloneOffset)?,
-            },
-            CommandKind::Truncate => Command::Truncate {
-                path: path()?,
-                size: from.u64(Attribute::Size)?,
-            },
-            CommandKind::Chmod => Command::Chmod {
-                path: path()?,
-                mode: from.u64(Attribute::Mode)?,
-            },
-            CommandKind::Chown => Command::Chown {
-                path: path()?,
-                uid: from.u64(Attribute::Uid)?,
-                gid: from.u64(Attribute::Gid)?,
-            },
-            CommandKind::Utimes => Command::Utimes {
-                path: path()?,
-                atime: from.time(Attribute::Atime)?,
-                mtime: from.time(Attribute::Mtime)?,
-                ctime: from.time(Attribute::Ctime)?,
-                otime: from.optional(Attribute::Otime, Attributes::time)?,
-            },
-            CommandKind::End => Command::End,
-            CommandKind::UpdateExtent => Command::UpdateExtent {
-                path: path()?,
-                offset: from.u64(Attribute::FileOffset)?,
-                len: from.u64(Attribute::Size)?,
-            },
-            CommandKind::Fallocate => Command::Fallocate {
-                path: path()?,
-                mode: from.u32(Attribute::FallocateMode)?,
-                offset: from.u64(Attribute::FileOffset)?,
-                len: from.u64(Attribute::Size)?,
-            },
-            CommandKind::Fileattr => Command::Fileattr {
-                path: path()?,
-                flags: from.u64(Attribute::Fileattr)?,
-            },
-            CommandKind::EncodedWrite => Command::EncodedWrite {
-                path: path()?,
-                offset: from.u64(Attribute::FileOffset)?,
-                unencoded_file_len: from.u64(Attribute::UnencodedFileLen)?,
-                unencoded_len: from.u64(Attribute::UnencodedLen)?,
-                unencoded_offset: from.u64(Attribute::UnencodedOffset)?,
-                compression: from
-                    .optional(Attribute::Compression, Attributes::u32)?
-                    .unwrap_or(0),
-                encryption: from.optional(Attribute::Encryption, Attributes::u32)?,
-                data: from.bytes(Attribute::Data)?,
-            },
-            CommandKind::EnableVerity => return Err(Fault::NewerCommand(kind)),
-        })
-    }
-
-    pub(super) fn encode(&self, body: &mut Body<'_>) -> Result<(), WriteError> {
-        match *self {
-            Command::Subvol {
-                path,
-                uuid,
-                ctransid,
-            } => {
-                body.text(Attribute::Path, path)?;
-                body.bytes(Attribute::Uuid, &uuid.0)?;
-                body.u64(Attribute::Ctransid, ctransid.0)
-            }
-            Command::Snapshot {
-                path,
-                uuid,
-                ctransid,
-                clone_uuid,
-                clone_ctransid,
-            } => {
-                body.text(Attribute::Path, path)?;
-                body.bytes(Attribute::Uuid, &uuid.0)?;
-                body.u64(Attribute::Ctransid, ctransid.0)?;
-                body.bytes(Attribute::CloneUuid, &clone_uuid.0)?;
-                body.u64(Attribute::CloneCtransid, clone_ctransid.0)
-            }
-            Command::Mkfile { path, ino } | Command::Mkdir { path, ino } => {
-                body.text(Attribute::Path, path)?;
-                body.u64(Attribute::Ino, ino.0)
-            }
-            Command::Mknod(node) | Command::Mkfifo(node) | Command::Mksock(node) => {
-                node.encode(body)
-            }
-            Command::Symlink { path, ino, target } => {
-                body.text(Attribute::Path, path)?;
-                body.u64(Attribute::Ino, ino.0)?;
-                body.text(Attribute::PathLink, target)
-            }
-            Command::Rename { path, to } => {
-                body.text(Attribute::Path, path)?;
-                body.text(Attribute::PathTo, to)
-            }
-            Command::Link { path, existing } => {
-                body.text(Attribute::Path, path)?;
-                body.text(Attribute::PathLink, existing)
-            }
-            Command::Unlink { path } | Command::Rmdir { path } => body.text(Attribute::Path, path),
-            Command::SetXattr { path, name, value } => {
-                body.text(Attribute::Path, path)?;
-                body.text(Attribute::XattrName, name)?;
-                body.bytes(Attribute::XattrData, value)
-            }
-            Command::RemoveXattr { path, name } => {
-                body.text(Attribute::Path, path)?;
-                body.text(Attribute::XattrName, name)
-            }
-            Command::Write { path, offset, data } => {
-                body.text(Attribute::Path, path)?;
-                body.u64(Attribute::FileOffset, offset)?;
-                body.bytes(Attribute::Data, data)
-            }
-            Command::Clone {
-                offset,
-                len,
-                path,
-                clone_uuid,
-                clone_ctransid,
-                clone_path,
-                clone_offset,
-            } => {
-                body.u64(Attribute::FileOffset, offset)?;
-                body.u64(Attribute::CloneLen, len)?;
-                body.text(Attribute::Path, path)?;
-                body.bytes(Attribute::CloneUuid, &clone_uuid.0)?;
-                body.u64(Attribute::CloneCtransid, clone_ctransid.0)?;
-                body.text(Attribute::ClonePath, clone_path)?;
-                body.u64(Attribute::CloneOffset, clone_offset)
-            }
-            Command::Truncate { path, size } => {
-                body.text(Attribute::Path, path)?;
-                body.u64(Attribute::Size, size)
-            }
-            Command::Chmod { path, mode } => {
-                body.text(Attribute::Path, path)?;
-                body.u64(Attribute::Mode, mode)
-            }
-            Command::Chown { path, uid, gid } => {
-                body.text(Attribute::Path, path)?;
-                body.u64(Attribute::Uid, uid)?;
-                body.u64(Attribute::Gid, gid)
-            }
-            Command::Utimes {
-                path,
-                atime,
-                mtime,
-                ctime,
-                otime,
-            } => {
-                body.text(Attribute::Path, path)?;
-                body.time(Attribute::Atime, atime)?;
-                body.time(Attribute::Mtime, mtime)?;
-                body.time(Attribute::Ctime, ctime)?;
-                match otime.filter(|_| body.version() >= StreamVersion::V2) {
-                    Some(otime) => body.time(Attribute::Otime, otime),
-                    None => Ok(()),
-                }
-            }
-            Command::End => Ok(()),
-            Command::UpdateExtent { path, offset, len } => {
-                body.text(Attribute::Path, path)?;
-                body.u64(Attribute::FileOffset, offset)?;
-                body.u64(Attribute::Size, len)
-            }
-            Command::Fallocate {
-                path,
-                mode,
-                offset,
-                len,
-            } => {
-                body.text(Attribute::Path, path)?;
-                body.u32(Attribute::FallocateMode, mode)?;
-                body.u64(Attribute::FileOffset, offset)?;
-                body.u64(Attribute::Size, len)
-            }
-            Command::Fileattr { path, flags } => {
-                body.text(Attribute::Path, path)?;
-                body.u64(Attribute::Fileattr, flags)
-            }
-            Command::EncodedWrite {
-                path,
-                offset,
-                unencoded_file_len,
-                unencoded_len,
-                unencoded_offset,
-                compression,
-                encryption,
-                data,
-            } => {
-                body.text(Attribute::Path, path)?;
-                body.u64(Attribute::FileOffset, offset)?;
-                body.u64(Attribute::UnencodedFileLen, unencoded_file_len)?;
-                body.u64(Attribute::UnencodedLen, unencoded_len)?;
-                body.u64(Attribute::UnencodedOffset, unencoded_offset)?;
-                body.u32(Attribute::Compression, compression)?;
-                if let Some(encryption) = encryption {
-                    body.u32(Attribute::Encryption, encryption)?;
-                }
-                body.bytes(Attribute::Data, data)
-            }
-            Command::Unknown { number } => Err(WriteError::Unknown(number)),
-        }
+impl CommandKind {
+    pub(super) fn needs_version_2(self) -> bool {
+        self.raw() >= CommandKind::Fallocate.raw()
     }
 }

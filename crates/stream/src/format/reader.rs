@@ -2,7 +2,6 @@
 
 use std::io::Read;
 
-use super::attribute::Attributes;
 use super::{
     COMMAND_HEADER_BYTES, CRC_AT, Command, CommandKind, Fault, MAGIC, MAX_BODY_BYTES,
     STREAM_HEADER_BYTES, StreamError, StreamVersion, command_crc,
@@ -127,12 +126,8 @@ fn fill(source: &mut impl Read, buffer: &mut Vec<u8>, expected: usize) -> Result
 }
 
 fn decode(number: u16, command: &[u8], version: StreamVersion) -> Result<Command<'_>, Fault> {
-    let Some(kind) = CommandKind::from_raw(number) else {
-        return Ok(Command::Unknown { number });
-    };
-    if kind == CommandKind::EnableVerity {
-        return Err(Fault::NewerCommand(kind));
+    match CommandKind::from_raw(number) {
+        Some(kind) => Command::decode(kind, &command[COMMAND_HEADER_BYTES..], version),
+        None => Ok(Command::Unknown { number }),
     }
-    let body = &command[COMMAND_HEADER_BYTES..];
-    Command::decode(kind, &Attributes::parse(body, version)?)
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::attribute::{Attribute, Time};
+use super::attribute::Attribute;
 use super::{
     COMMAND_HEADER_BYTES, CRC_AT, Command, CommandKind, MAGIC, MAX_BODY_BYTES,
     MAX_V1_COMMAND_BYTES, StreamVersion, WriteError, command_crc,
@@ -122,20 +122,5 @@ impl Body<'_> {
         } else {
             self.bytes(attribute, bytes)
         }
-    }
-
-    pub(super) fn u32(&mut self, attribute: Attribute, value: u32) -> Result<(), WriteError> {
-        self.bytes(attribute, &value.to_le_bytes())
-    }
-
-    pub(super) fn u64(&mut self, attribute: Attribute, value: u64) -> Result<(), WriteError> {
-        self.bytes(attribute, &value.to_le_bytes())
-    }
-
-    pub(super) fn time(&mut self, attribute: Attribute, time: Time) -> Result<(), WriteError> {
-        let mut bytes = [0; 12];
-        bytes[..8].copy_from_slice(&time.sec.to_le_bytes());
-        bytes[8..].copy_from_slice(&time.nsec.to_le_bytes());
-        self.bytes(attribute, &bytes)
     }
 }

@@ -7,7 +7,7 @@ use super::error::CommandFault;
 use super::path::{TreePath, subvolume_name};
 use super::target::{CloneSource, Device, NewFile, Sent, SetAttributes};
 use super::{Current, Receiver, TYPE};
-use crate::format::{Command, NewNode};
+use crate::format::Command;
 
 const CHAR_DEVICE: u64 = 0o020_000;
 const BLOCK_DEVICE: u64 = 0o060_000;
@@ -124,9 +124,11 @@ impl Receiver<'_> {
         match *command {
             Command::Mkfile { path, .. } => target.create(at(path)?, &NewFile::File)?,
             Command::Mkdir { path, .. } => target.create(at(path)?, &NewFile::Directory)?,
-            Command::Mkfifo(new) => target.create(at(new.path)?, &NewFile::Fifo)?,
-            Command::Mksock(new) => target.create(at(new.path)?, &NewFile::Socket)?,
-            Command::Mknod(new) => target.create(at(new.path)?, &new_device(&new)?)?,
+            Command::Mkfifo { path, .. } => target.create(at(path)?, &NewFile::Fifo)?,
+            Command::Mksock { path, .. } => target.create(at(path)?, &NewFile::Socket)?,
+            Command::Mknod {
+                path, rdev, mode, ..
+            } => target.create(at(path)?, &new_device(rdev, mode)?)?,
             Command::Symlink {
                 path, target: to, ..
             } => {
@@ -237,20 +239,20 @@ fn within_file(offset: u64, len: u64) -> Applied {
     }
 }
 
-fn new_device(new: &NewNode<'_>) -> Result<NewFile<'static>, CommandFault> {
+fn new_device(rdev: u64, mode: u64) -> Result<NewFile<'static>, CommandFault> {
     // The kernel's 32-bit encoding: 8 bits of the minor number, 12 of the major number, then 12 more of the minor
     // number.
-    let rdev = u32::try_from(new.rdev).map_err(|_| CommandFault::Device(new.rdev))?;
+    let rdev = u32::try_from(rdev).map_err(|_| CommandFault::Device(rdev))?;
     let device = Device {
         major: rdev >> 8 & 0xfff,
         minor: rdev & 0xff | rdev >> 12 & 0xf_ff00,
     };
-    match new.mode & TYPE {
+    match mode & TYPE {
         CHAR_DEVICE => Ok(NewFile::CharDevice(device)),
         BLOCK_DEVICE => Ok(NewFile::BlockDevice(device)),
         _ => Err(CommandFault::Mode {
             what: "type of a device",
-            value: new.mode,
+            value: mode,
         }),
     }
 }

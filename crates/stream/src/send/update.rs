@@ -10,7 +10,7 @@ use super::data::FileData;
 use super::error::{CorruptFile, Result};
 use super::file_tree::{Inode, ROOT_DIR};
 use super::job::{Dir, Job};
-use crate::format::{Command, NewNode, StreamVersion, Time};
+use crate::format::{Command, StreamVersion, Time};
 
 /// Settable bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
@@ -110,30 +110,37 @@ impl Job<'_> {
     }
 
     fn make(&mut self, ino: u64, inode: &Inode, path: &[u8]) -> Result<()> {
-        let nr = InodeNr(ino);
-        let node = NewNode {
-            path,
-            ino: nr,
-            rdev: encoded_device(inode.item.rdev.get()),
-            mode: inode.item.mode.get().into(),
-        };
-        match inode.kind {
+        let ino = InodeNr(ino);
+        let rdev = encoded_device(inode.item.rdev.get());
+        let mode = inode.item.mode.get().into();
+        let target;
+        self.write(&match inode.kind {
             FileKind::Symlink => {
-                let id = FileId::new(self.new.snapshot.id(), nr);
-                let target = self.new.snapshot.volume().readlink(id)?;
-                self.write(&Command::Symlink {
-                    path,
-                    ino: nr,
-                    target: &target,
-                })
+                let id = FileId::new(self.new.snapshot.id(), ino);
+                target = self.new.snapshot.volume().readlink(id)?;
+                let target = &target;
+                Command::Symlink { path, ino, target }
             }
-            FileKind::CharDevice | FileKind::BlockDevice => self.write(&Command::Mknod(node)),
-            FileKind::Fifo => self.write(&Command::Mkfifo(node)),
-            FileKind::Socket => self.write(&Command::Mksock(node)),
-            FileKind::Regular | FileKind::Directory => {
-                self.write(&Command::Mkfile { path, ino: nr })
-            }
-        }
+            FileKind::CharDevice | FileKind::BlockDevice => Command::Mknod {
+                path,
+                ino,
+                rdev,
+                mode,
+            },
+            FileKind::Fifo => Command::Mkfifo {
+                path,
+                ino,
+                rdev,
+                mode,
+            },
+            FileKind::Socket => Command::Mksock {
+                path,
+                ino,
+                rdev,
+                mode,
+            },
+            FileKind::Regular | FileKind::Directory => Command::Mkfile { path, ino },
+        })
     }
 
     /// Sends the new names of an existing non-directory. All of its old names are removed, except for one if none is

@@ -11,7 +11,8 @@ use ubtrfs_fs::{OpenOptions, Snapshot, Volume};
 use ubtrfs_sim::kernel::{KernelMount, KernelVolume, MkfsSpec};
 use ubtrfs_sim::manifest::{Difference, Field, Manifest, diff_without};
 use ubtrfs_stream::{
-    Command as StreamCommand, SendOptions, Sender, StreamReader, StreamVersion, StreamWriter,
+    Command as StreamCommand, CommandLines, SendOptions, Sender, StreamReader, StreamVersion,
+    StreamWriter,
 };
 
 /// Fields that a stream does not contain, and sizes of directories, which include nested subvolumes.
@@ -270,13 +271,20 @@ pub(crate) fn differences_without(
 /// Lists the commands of a stream in short form.
 pub(crate) fn dumped(stream: &Path) -> String {
     let bytes = fs::read(stream).unwrap();
-    let mut text = Vec::new();
-    match ubtrfs_stream::dump(&*bytes, &mut text, |seconds| seconds) {
-        Ok(()) => {}
-        Err(error) => text.extend(format!("{error:?}").bytes()),
+    let mut reader = StreamReader::open(&*bytes).unwrap();
+    let mut dump = CommandLines::new(|seconds| seconds);
+    let mut lines = Vec::new();
+    while lines.len() < 400 {
+        match reader.next_command() {
+            Ok(Some(command)) => lines.extend(dump.line_of(&command)),
+            Ok(None) => break,
+            Err(error) => {
+                lines.push(format!("{error:?}"));
+                break;
+            }
+        }
     }
-    let text = String::from_utf8_lossy(&text).into_owned();
-    text.lines().take(400).collect::<Vec<_>>().join("\n")
+    lines.join("\n")
 }
 
 /// Returns the number of commands of a kind in a stream.
