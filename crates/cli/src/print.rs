@@ -7,12 +7,11 @@
 //! Not here: finding and reading the blocks (`command::inspect_internal`).
 
 mod block;
-mod escape;
+mod bytes;
 mod flags;
 mod item;
 mod key;
 mod superblock;
-mod superblock_json;
 mod time;
 
 #[cfg(test)]
@@ -20,8 +19,7 @@ mod tests;
 
 pub(crate) use block::print_block;
 pub(crate) use key::{KeyText, tree_name};
-pub(crate) use superblock::{Copy, print_superblock};
-pub(crate) use superblock_json::superblock_json;
+pub(crate) use superblock::{Copy, print_superblock, superblock_json};
 pub(crate) use time::IsoTime;
 
 use jiff::tz::TimeZone;

@@ -7,6 +7,7 @@ use ubtrfs_format::key::KeyType;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, Node, header_flags, leaf_data_size, max_key_ptrs};
 
 use super::PrintOptions;
+use super::bytes::Hex;
 use super::flags::{Flags, Table};
 use super::item::print_item;
 use super::key::{KeyText, Objectid};
@@ -99,15 +100,5 @@ struct Kind<'a>(Node<'a>);
 impl fmt::Display for Kind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_leaf() { "leaf" } else { "node" })
-    }
-}
-
-/// Bytes as one hexadecimal number in on-disk order.
-pub(super) struct Hex<'a>(pub(super) &'a [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("0x")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }

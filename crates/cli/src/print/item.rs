@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use ubtrfs_format::key::{Key, KeyType};
 
 use super::PrintOptions;
-use super::escape::write_raw;
+use super::bytes::write_raw;
 
 pub(super) use device::print_chunk;
 

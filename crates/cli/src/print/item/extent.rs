@@ -9,7 +9,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::FromBytes;
 
 use crate::print::PrintOptions;
-use crate::print::block::Hex;
+use crate::print::bytes::Hex;
 use crate::print::flags::{Flags, Table};
 use crate::print::key::{KeyText, Objectid};
 

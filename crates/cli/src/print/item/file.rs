@@ -8,7 +8,7 @@ use ubtrfs_format::item::{
 use zerocopy::FromBytes;
 
 use crate::print::PrintOptions;
-use crate::print::escape::Name;
+use crate::print::bytes::Name;
 use crate::print::flags::{Flags, Table, unknown};
 use crate::print::key::KeyText;
 use crate::print::time::Stamp;

@@ -7,7 +7,7 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::print::PrintOptions;
-use crate::print::escape::write_raw;
+use crate::print::bytes::write_raw;
 use crate::print::flags::{Flags, Table};
 use crate::print::key::KeyText;
 use crate::print::time::Stamp;
