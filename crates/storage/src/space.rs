@@ -20,6 +20,7 @@ mod alloc;
 mod block_group;
 mod block_groups;
 mod chunk_alloc;
+mod device_set;
 mod free_space;
 pub(crate) mod free_space_tree;
 mod nocow;
@@ -41,7 +42,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_device::Pool;
-use ubtrfs_device::chunk_layout::{DeviceSpace, superblock_ranges};
+use ubtrfs_device::chunk_layout::superblock_ranges;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType, Profile};
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, Transid};
@@ -62,6 +63,7 @@ pub use crate::error::SpaceError;
 pub use alloc::BlockKind;
 pub use block_group::{BlockGroup, FreeSpaceSource, TrimRegion};
 pub use chunk_alloc::RemovedGroup;
+pub(crate) use device_set::{ChunkChange, DeviceSet, UsedExtent};
 pub use free_space::{ExtentRequest, FreeSpace};
 pub use nocow::NocowWrite;
 pub use space_info::SpaceTotals;
@@ -126,11 +128,11 @@ pub(crate) struct Pinned(Vec<Range<u64>>);
 impl Space {
     /// Creates the space of a volume with these block groups: start, length, flags, used bytes.
     ///
-    /// `pool` has their chunks. New chunks are placed on `devices`.
+    /// `pool` has their chunks.
     pub(crate) fn new(
         params: SpaceParams,
         groups: Vec<(Logical, u64, BlockGroupFlags, u64)>,
-        devices: Vec<DeviceSpace>,
+        devices: DeviceSet,
         pool: Arc<Pool>,
         source: Arc<dyn FreeSpaceSource>,
     ) -> Space {

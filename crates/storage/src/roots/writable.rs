@@ -1,17 +1,14 @@
 //! Conditions for write access to a volume, and the reads to check them.
 
 use ubtrfs_device::MappedChunk;
-use ubtrfs_device::chunk_layout::DeviceSpace;
 use ubtrfs_format::features::Incompat;
-use ubtrfs_format::ids::{DevId, RootId, objectid};
+use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::ITEM_HEAD_SIZE;
 use ubtrfs_format::superblock::{Superblock, flags};
-use ubtrfs_format::uuid::Uuid;
 
 use super::Roots;
-use super::mapping::PlacedExtent;
 use crate::error::{Error, Result};
 
 /// Trees whose root items must have key offset 0.
@@ -101,24 +98,6 @@ impl Roots {
             }
         }
         Ok(())
-    }
-
-    pub(crate) fn device_spaces(&self, extents: &[PlacedExtent]) -> Vec<DeviceSpace> {
-        let (items, superblock) = (self.pool.dev_items(), self.superblock());
-        let own = |fsid: &Uuid| fsid == superblock.metadata_fsid();
-        let of = |devid: u64| extents.iter().filter(move |extent| extent.devid.0 == devid);
-        items
-            .iter()
-            .filter(|item| own(&item.fsid))
-            .map(|item| DeviceSpace {
-                devid: DevId(item.devid.get()),
-                uuid: item.uuid,
-                total_bytes: item.total_bytes.get(),
-                extents: of(item.devid.get())
-                    .map(|extent| (extent.physical, extent.len))
-                    .collect(),
-            })
-            .collect()
     }
 
     /// Returns whether deleted subvolumes wait to be freed. Orphan items in the root tree name them.

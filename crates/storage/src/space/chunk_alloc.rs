@@ -9,31 +9,30 @@
 //!
 //! Not here: sizes and places, the contents of the items (`device::chunk_layout`).
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ubtrfs_device::chunk_layout::{
-    ChunkItems, ChunkLayout, ChunkLimits, DeviceHoles, DeviceSpace, RESERVED_BYTES, chunk_head,
-    forecast, superblock_ranges,
+    ChunkItems, ChunkLayout, ChunkLimits, RESERVED_BYTES, chunk_head, superblock_ranges,
 };
 use ubtrfs_device::{MappedChunk, Pool, STRIPE_LEN};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType, Profile};
 use ubtrfs_format::ids::{DevId, Logical, Physical, Transid};
 use ubtrfs_format::item::{Chunk, Stripe};
-use ubtrfs_format::key::DiskKey;
-use ubtrfs_format::superblock::SYS_CHUNK_ARRAY_SIZE;
+use ubtrfs_format::key::{DiskKey, Key};
+use ubtrfs_format::superblock::{SYS_CHUNK_ARRAY_SIZE, Superblock};
 
 use super::block_group::{BlockGroup, NewGroup};
+use super::device_set::{ChunkChange, DeviceSet};
 use super::{Space, SpaceError};
 
 /// System chunks must have room for another copy of the chunk tree plus this number of blocks.
 const SYSTEM_SPARE_BLOCKS: u64 = 16;
 
-/// The unallocated space, and the new chunks made from it.
+/// The devices, and the new chunks made from their space.
 #[derive(Debug)]
 pub(super) struct Chunks {
-    devices: Vec<DeviceHoles>,
+    pub(super) devices: DeviceSet,
     /// NEWCHUNK-1
     next_logical: u64,
     /// The groups whose items no commit has inserted yet.
@@ -41,38 +40,13 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    pub(super) fn new(devices: Vec<DeviceSpace>, pool: &Pool) -> Chunks {
+    pub(super) fn new(devices: DeviceSet, pool: &Pool) -> Chunks {
         let last = pool.chunk_map().all().last().map(|chunk| chunk.end().0);
-        let present = devices
-            .into_iter()
-            .filter(|device| pool.device(device.devid).is_some());
         Chunks {
-            devices: present.map(DeviceHoles::new).collect(),
+            devices,
             next_logical: last.unwrap_or(RESERVED_BYTES).max(RESERVED_BYTES),
             new: Vec::new(),
         }
-    }
-
-    fn total_bytes(&self) -> u64 {
-        let bytes = self.devices.iter().map(|device| device.total_bytes);
-        bytes.fold(0, u64::saturating_add)
-    }
-
-    pub(super) fn devids(&self) -> Vec<DevId> {
-        self.devices.iter().map(|device| device.devid).collect()
-    }
-
-    /// Returns the unallocated space of a device.
-    pub(super) fn holes(&self, devid: DevId) -> impl Iterator<Item = Range<u64>> {
-        let device = self
-            .devices
-            .iter()
-            .find(move |device| device.devid == devid);
-        device.into_iter().flat_map(DeviceHoles::holes)
-    }
-
-    fn device(&mut self, devid: DevId) -> Option<&mut DeviceHoles> {
-        self.devices.iter_mut().find(|device| device.devid == devid)
     }
 }
 
@@ -95,9 +69,7 @@ impl RemovedGroup {
 
     fn release(&self, chunks: &mut Chunks) {
         for (devid, offset, len) in self.device_ranges() {
-            if let Some(device) = chunks.device(devid) {
-                device.release(offset, len);
-            }
+            chunks.devices.free(devid, offset, len);
         }
     }
 }
@@ -160,24 +132,26 @@ impl Space {
     ) -> Result<u64, SpaceError> {
         let (flags, profile) = self.next_flags(kind)?;
         let nodesize = self.params.nodesize as usize;
-        let limits = ChunkLimits::new(flags, chunks.total_bytes(), nodesize);
+        let limits = ChunkLimits::new(flags, chunks.devices.usable_bytes(), nodesize);
         let no_space = SpaceError::NoSpace { kind, bytes: 0 };
-        let Some(layout) = ChunkLayout::choose(&chunks.devices, profile, &limits) else {
+        let Some(layout) = chunks.devices.take(profile, &limits) else {
             return Err(no_space);
         };
-        if kind == BlockGroupType::System {
-            self.check_system_chunks(layout.stripes.len())?;
-        }
-        layout.take(&mut chunks.devices);
         self.update_forecasts(chunks);
-        // The layout is subtracted from the forecasts before the check, as SPACE-INFO-2 demands.
-        let made = if self.may_take_from_metadata(kind) {
-            self.add_chunk(chunks, flags, profile, &layout, created)
-        } else {
-            Err(no_space)
+        let fits = match kind {
+            BlockGroupType::System => self.check_system_chunks(layout.stripes.len()),
+            BlockGroupType::Data | BlockGroupType::Metadata => Ok(()),
         };
+        // The layout is subtracted from the forecasts before the check, as SPACE-INFO-2 demands.
+        let made = fits.and_then(|()| {
+            if self.may_take_from_metadata(kind) {
+                self.add_chunk(chunks, flags, profile, &layout, created)
+            } else {
+                Err(no_space)
+            }
+        });
         if made.is_err() {
-            layout.release(&mut chunks.devices);
+            chunks.devices.release(&layout);
             self.update_forecasts(chunks);
         }
         made
@@ -192,23 +166,15 @@ impl Space {
         layout: &ChunkLayout,
         created: Option<Transid>,
     ) -> Result<u64, SpaceError> {
-        let stripes: Vec<Stripe> = layout
-            .stripes
-            .iter()
-            .map(|&(device, start)| Stripe {
-                devid: chunks.devices[device].devid.0.into(),
-                offset: start.into(),
-                dev_uuid: chunks.devices[device].uuid,
-            })
-            .collect();
+        let stripes = chunks.devices.stripes(layout);
         let (sectorsize, count) = (self.params.sectorsize, stripes.len());
         let head = chunk_head(flags, profile, layout.stripe_bytes, count, sectorsize);
         let logical = Logical(chunks.next_logical.next_multiple_of(STRIPE_LEN));
         // Waits for a discard in the new chunk's device space (UNALLOCATED-2).
-        let places = layout.stripes.iter();
-        let untrimmed = places.map(|&(device, start)| {
+        let untrimmed = stripes.iter().map(|stripe| {
+            let start = stripe.offset.get();
             let range = start..start + layout.stripe_bytes;
-            self.unallocated.take(chunks.devices[device].devid, range)
+            self.unallocated.take(DevId(stripe.devid.get()), range)
         });
         let untrimmed: u64 = untrimmed.sum();
         // NEWCHUNK-3
@@ -271,8 +237,8 @@ impl Space {
         for kind in BlockGroupType::ALL {
             let unallocated_bytes = self.next_flags(kind).map_or(0, |(flags, profile)| {
                 let nodesize = self.params.nodesize as usize;
-                let limits = ChunkLimits::new(flags, chunks.total_bytes(), nodesize);
-                forecast(&chunks.devices, profile, &limits)
+                let limits = ChunkLimits::new(flags, chunks.devices.usable_bytes(), nodesize);
+                chunks.devices.forecast(profile, &limits)
             });
             self.infos[kind as usize]
                 .unallocated_bytes
@@ -291,6 +257,29 @@ impl Space {
         chunks.new = left;
         let taken: Vec<(Arc<BlockGroup>, ChunkItems)> = taken;
         taken.into_iter().map(|(_, items)| items).collect()
+    }
+
+    /// Adds or subtracts a chunk in the items of its devices, for the commit that inserts or deletes the chunk's items.
+    /// Returns the changed items.
+    pub(crate) fn change_device_items(
+        &self,
+        chunk: &ChunkItems,
+        change: ChunkChange,
+    ) -> Result<Vec<(Key, Vec<u8>)>, SpaceError> {
+        let mut chunks = self.chunks.lock();
+        Ok(chunks.devices.change_used(&self.pool, chunk, change)?)
+    }
+
+    /// Sets the totals of devices and of used space in the superblock of a commit.
+    pub(crate) fn write_totals(&self, sb: &mut Superblock) {
+        self.chunks.lock().devices.write_totals(sb);
+        // As in the kernel, each extent counts once, regardless of the profile.
+        sb.bytes_used = self
+            .totals()
+            .iter()
+            .map(|sums| sums.used)
+            .sum::<u64>()
+            .into();
     }
 
     /// Removes the data chunks that no transaction has used and no reservation needs.

@@ -132,7 +132,7 @@ impl TestVolume {
         let space = Space::new(
             params,
             groups,
-            device_spaces(&pool),
+            DeviceSet::new(&pool, &used_extents(&pool)),
             Arc::clone(&pool),
             Arc::clone(&source) as Arc<dyn FreeSpaceSource>,
         );
@@ -180,21 +180,12 @@ impl Space {
     }
 }
 
-/// Returns the device space in use by the chunks of a pool.
-pub(crate) fn device_spaces(pool: &Pool) -> Vec<DeviceSpace> {
+/// Returns the device extents of the chunks of a pool.
+pub(crate) fn used_extents(pool: &Pool) -> Vec<UsedExtent> {
     let chunks = pool.chunk_map().all();
-    let device = |info: ubtrfs_device::DeviceInfo| {
-        let extents = chunks.iter().flat_map(|chunk| {
-            let stripes = chunk.stripes().iter();
-            let own = stripes.filter(|stripe| stripe.devid == info.devid);
-            own.map(|stripe| (stripe.physical, chunk.stripe_bytes()))
-        });
-        DeviceSpace {
-            devid: info.devid,
-            uuid: info.uuid,
-            total_bytes: info.item.unwrap().total_bytes.get(),
-            extents: extents.collect(),
-        }
-    };
-    pool.devices().into_iter().map(device).collect()
+    let extents = chunks.iter().flat_map(|chunk| {
+        let stripes = chunk.stripes().iter();
+        stripes.map(|stripe| (stripe.devid, stripe.physical, chunk.stripe_bytes()))
+    });
+    extents.collect()
 }

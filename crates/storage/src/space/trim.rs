@@ -143,7 +143,7 @@ impl Space {
         max: u64,
     ) -> Option<UnallocatedOut<'_>> {
         let chunks = self.chunks.lock();
-        let holes = chunks.holes(devid);
+        let holes = chunks.devices.holes(devid);
         let rest = holes.filter_map(|hole| {
             let rest = hole.start.max(from)..hole.end;
             (!rest.is_empty()).then_some(rest)
@@ -154,7 +154,7 @@ impl Space {
 
     /// Returns the devices on which chunks can be placed.
     pub(crate) fn devices(&self) -> Vec<DevId> {
-        self.chunks.lock().devids()
+        self.chunks.lock().devices.usable()
     }
 }
 

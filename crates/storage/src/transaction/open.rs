@@ -15,7 +15,7 @@ use super::reservation::EditEstimate;
 use crate::discard::DiscardOptions;
 use crate::error::Result;
 use crate::roots::Roots;
-use crate::space::{FreeSpaceSource, Space, SpaceParams, free_space_tree};
+use crate::space::{DeviceSet, FreeSpaceSource, Space, SpaceParams, UsedExtent, free_space_tree};
 
 const QGROUP_STATUS_ON: u64 = 1 << 0;
 const QGROUP_STATUS_INCONSISTENT: u64 = 1 << 2;
@@ -106,10 +106,14 @@ fn open_space(roots: &Roots, clears_tree: bool) -> Result<Space> {
         .into_iter()
         .map(|group| (group.start, group.length, group.flags, group.used))
         .collect();
+    let extents: Vec<UsedExtent> = extents
+        .iter()
+        .map(|extent| (extent.devid, extent.physical, extent.len))
+        .collect();
     let space = Space::new(
         SpaceParams::of(&roots.superblock(), roots.chunk_tree_uuid()),
         groups,
-        roots.device_spaces(&extents),
+        DeviceSet::new(roots.pool(), &extents),
         Arc::clone(roots.pool()),
         free_space_source(roots, clears_tree)?,
     );

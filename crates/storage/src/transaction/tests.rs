@@ -13,6 +13,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::DirHead;
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
+use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::new_volume;
 use ubtrfs_tree::Edit;
@@ -238,6 +239,32 @@ fn replaced_blocks_of_a_log_count_as_memory() {
     assert!(grown >= COUNT * 1000, "{grown}");
     opened.commit();
     assert_eq!(manager.logs.bytes(), 0);
+}
+
+/// DEVICE-SET-3
+#[test]
+fn commit_corrects_the_totals_of_the_superblock() {
+    let device = new_device("");
+    let stored = || {
+        let mut block = [0; SUPERBLOCK_SIZE];
+        device.read_at(&mut block, SUPERBLOCK_OFFSETS[0]).unwrap();
+        Superblock::from_block(&block).unwrap().clone()
+    };
+    let sound = stored();
+    let mut wrong = sound.clone();
+    wrong.num_devices = 2.into();
+    wrong.total_bytes = (DEVICE_BYTES + 4096).into();
+    wrong.seal();
+    device
+        .write_at(wrong.as_bytes(), SUPERBLOCK_OFFSETS[0])
+        .unwrap();
+
+    let opened = open(&device);
+    opened.set(0, b"edited");
+    opened.close();
+    let found = stored();
+    assert_eq!(found.num_devices, sound.num_devices);
+    assert_eq!(found.total_bytes, sound.total_bytes);
 }
 
 /// A commit with nothing to do does not write.

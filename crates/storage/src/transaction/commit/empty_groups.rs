@@ -4,13 +4,12 @@
 //! by a later commit, at the latest when the volume is closed (`Volume::close`).
 
 use ubtrfs_device::chunk_layout::ChunkItem;
-use ubtrfs_format::ids::{DevId, RootId, objectid};
-use ubtrfs_format::key::{Key, KeyType};
-use zerocopy::IntoBytes;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::key::Key;
 
 use super::Commit;
 use crate::error::Result;
-use crate::space::{BlockGroup, RemovedGroup, SpaceError, free_space_tree};
+use crate::space::{BlockGroup, ChunkChange, RemovedGroup, SpaceError, free_space_tree};
 
 impl Commit<'_> {
     pub(super) fn remove_empty_groups(&mut self) -> Result<()> {
@@ -34,18 +33,8 @@ impl Commit<'_> {
 
     fn forget_chunk(&mut self, group: &BlockGroup, removed: RemovedGroup) -> Result<()> {
         let items = &removed.items;
-        let pool = self.roots.pool();
-        let mut changes = vec![delete(&items.chunk)];
-        for mut item in pool.dev_items() {
-            let devid = DevId(item.devid.get());
-            let fallen = items.device_bytes.iter().find(|(id, _)| *id == devid);
-            if let Some((_, bytes)) = fallen {
-                item.bytes_used = item.bytes_used.get().saturating_sub(*bytes).into();
-                pool.add_dev_item(&item)?;
-                let key = Key::new(objectid::DEV_ITEMS, KeyType::DEV_ITEM, devid.0);
-                changes.push((key, Some(item.as_bytes().to_vec())));
-            }
-        }
+        let mut changes = self.changed_dev_items(items, ChunkChange::Removed)?;
+        changes.push(delete(&items.chunk));
         changes.sort_by_key(|(key, _)| *key);
         self.apply_owned(RootId::CHUNK_TREE, &changes)?;
         let mut extents: Vec<_> = items.dev_extents.iter().map(delete).collect();

@@ -64,18 +64,12 @@ impl Commit<'_> {
         sb.chunk_root = chunk.bytenr.0.into();
         sb.chunk_root_level = chunk.level;
         sb.chunk_root_generation = chunk.generation.unwrap_or_default().0.into();
-        sb.bytes_used = self.used_bytes().into();
+        self.manager.space.write_totals(&mut sb);
         self.edits.apply(&mut sb);
         self.append_system_chunks(&mut sb)?;
         let slot = (self.transid.0.wrapping_sub(1) % 4) as usize;
         sb.super_roots[slot] = self.root_backup(&sb)?;
         Ok(sb)
-    }
-
-    /// Returns the bytes in extent items as the kernel counts them: each extent once, regardless of the profile.
-    fn used_bytes(&self) -> u64 {
-        let totals = self.manager.space.totals();
-        totals.iter().map(|sums| sums.used).sum()
     }
 
     fn find_root(&mut self, id: RootId) -> Result<Option<CommittedRoot>> {

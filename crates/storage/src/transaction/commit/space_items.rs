@@ -6,14 +6,14 @@ use std::sync::Arc;
 use ubtrfs_device::chunk_layout::{ChunkItem, ChunkItems};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::features::CompatRo;
-use ubtrfs_format::ids::{DevId, Logical, RootId, objectid};
+use ubtrfs_format::ids::{Logical, RootId, objectid};
 use ubtrfs_format::item::BlockGroupItem;
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 use zerocopy::IntoBytes;
 
 use super::Commit;
 use crate::error::{CorruptItem, Error, Result};
-use crate::space::{BlockGroup, free_space_tree};
+use crate::space::{BlockGroup, ChunkChange, free_space_tree};
 use crate::transaction::extent_items::{Freed, FreedKind, Used};
 
 /// The changes in one block group since its items were last written.
@@ -169,18 +169,7 @@ impl Commit<'_> {
     }
 
     fn enter_chunk(&mut self, chunk: &ChunkItems) -> Result<()> {
-        let pool = self.roots.pool();
-        let mut items = Vec::new();
-        for mut item in pool.dev_items() {
-            let devid = DevId(item.devid.get());
-            let grown = chunk.device_bytes.iter().find(|(id, _)| *id == devid);
-            if let Some((_, bytes)) = grown {
-                item.bytes_used = item.bytes_used.get().saturating_add(*bytes).into();
-                pool.add_dev_item(&item)?;
-                let key = Key::new(objectid::DEV_ITEMS, KeyType::DEV_ITEM, devid.0);
-                items.push((key, Some(item.as_bytes().to_vec())));
-            }
-        }
+        let mut items = self.changed_dev_items(chunk, ChunkChange::Added)?;
         items.push(insert(&chunk.chunk));
         items.sort_by_key(|(key, _)| *key);
         self.apply_owned(RootId::CHUNK_TREE, &items)?;
@@ -201,6 +190,21 @@ impl Commit<'_> {
         let changes = self.groups.entry(chunk.logical).or_default();
         changes.used_changed = true;
         Ok(())
+    }
+}
+
+impl Commit<'_> {
+    /// Adds or subtracts a chunk in the items of its devices. Returns the changes of the chunk tree.
+    pub(super) fn changed_dev_items(
+        &self,
+        chunk: &ChunkItems,
+        change: ChunkChange,
+    ) -> Result<Vec<(Key, Option<Vec<u8>>)>> {
+        let items = self.manager.space.change_device_items(chunk, change)?;
+        Ok(items
+            .into_iter()
+            .map(|(key, bytes)| (key, Some(bytes)))
+            .collect())
     }
 }
 
