@@ -16,6 +16,7 @@ mod checked;
 mod device_checks;
 mod device_errors;
 mod discard;
+mod mirror_repair;
 mod read;
 mod reading;
 mod write;
@@ -45,6 +46,7 @@ use device_errors::DeviceErrors;
 pub use device_errors::ErrorCounts;
 use discard::DiscardCounters;
 pub use discard::DiscardCounts;
+use mirror_repair::MirrorRepairs;
 use reading::ReadCounters;
 pub use write::Reached;
 
@@ -172,6 +174,7 @@ pub struct Pool {
     failed_flushes: AtomicU64,
     discards: DiscardCounters,
     reads: ReadCounters,
+    mirror_repairs: MirrorRepairs,
 }
 
 impl Pool {
@@ -234,6 +237,7 @@ impl Pool {
             failed_flushes: AtomicU64::new(0),
             discards: DiscardCounters::default(),
             reads: ReadCounters::default(),
+            mirror_repairs: MirrorRepairs::default(),
         };
         pool.add_system_chunks()?;
         Ok(pool)

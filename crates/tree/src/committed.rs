@@ -27,7 +27,8 @@ pub struct CommittedRoot {
 }
 
 impl CommittedRoot {
-    /// Reads the root's block.
+    /// Reads the root's block. Like all reads of this type, it requires that the caller keeps the state from being
+    /// reused (STORE-6).
     pub(crate) fn read(&self, store: &NodeStore) -> Result<Block, TreeError> {
         let &CommittedRoot {
             tree,
@@ -45,7 +46,7 @@ impl CommittedRoot {
             owner: Some(tree),
             first_key: None,
         };
-        store.read(tree, &expect)
+        store.read_held(tree, &expect)
     }
 
     /// Returns the item with exactly this key.
@@ -104,7 +105,7 @@ impl CommittedRoot {
         slot: usize,
         bound: &mut Option<Key>,
     ) -> Result<Block, TreeError> {
-        let read = |expect: &Expect| store.read(self.tree, expect);
+        let read = |expect: &Expect| store.read_held(self.tree, expect);
         self.read_child_by(read, parent, slot, bound)
     }
 

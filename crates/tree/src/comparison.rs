@@ -623,7 +623,7 @@ impl Side {
                 let tree = self.root.tree;
                 let read = |expect: &Expect| match ahead.get(expect) {
                     Some(block) => self.store.kept(tree, block.clone(), expect),
-                    None => self.store.read(tree, expect),
+                    None => self.store.read_held(tree, expect),
                 };
                 let root = &self.root;
                 let block = root.read_child_by(read, &parent.block, parent.slot, &mut bound)?;

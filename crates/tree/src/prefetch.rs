@@ -41,7 +41,7 @@ impl View {
             level.clear();
             for (expect, range) in below {
                 if expect.level != Some(0)
-                    && let Ok(block) = store.read(root.tree, &expect)
+                    && let Ok(block) = store.read_held(root.tree, &expect)
                 {
                     level.push((block, range));
                 }
@@ -66,7 +66,7 @@ impl View {
             for (slot, part) in children(&block, keys, range) {
                 match root.expect_child(&block, slot) {
                     Some(child) if child.level == Some(0) => leaves.push(child),
-                    Some(child) => nodes.push((store.read(root.tree, &child)?, part)),
+                    Some(child) => nodes.push((store.read_held(root.tree, &child)?, part)),
                     None => {}
                 }
             }

@@ -9,6 +9,8 @@
 //! - STORE-4: a thread that stages blocks writes and caches them as soon as it is over its budget.
 //! - STORE-5: a block that was read is cached only if its address was neither staged nor forgotten since the read
 //!   began.
+//! - STORE-6: a damaged mirror is repaired only by a reader that keeps the block's space from being reused, and that
+//!   expects a generation. Any other reader could overwrite a newer block with an older one.
 //!
 //! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for a single
 //! read, or for a part of a batch, unless they must not block. A batch waits for no other reader.
@@ -205,6 +207,18 @@ impl NodeStore {
 
     /// Reads the block described by `expect`, from the cache or from the first mirror with a valid copy.
     pub fn read(&self, tree: RootId, expect: &Expect) -> Result<Block, TreeError> {
+        self.read_by(tree, expect, false)
+    }
+
+    /// Reads like [`NodeStore::read`], and repairs damaged mirrors of the block.
+    ///
+    /// The caller keeps the space of the block from being reused until the call returns (STORE-6). It holds an epoch
+    /// that precedes the look-up of the address, or the subvolume, or it is the commit that changes the tree.
+    pub fn read_held(&self, tree: RootId, expect: &Expect) -> Result<Block, TreeError> {
+        self.read_by(tree, expect, true)
+    }
+
+    fn read_by(&self, tree: RootId, expect: &Expect, is_held: bool) -> Result<Block, TreeError> {
         let bytenr = expect.bytenr;
         if !self.is_aligned(bytenr) {
             return Err(TreeError::Misaligned { tree, bytenr });
@@ -218,7 +232,7 @@ impl NodeStore {
         let block = match self.cache.get_value_or_guard(&bytenr.0, patience) {
             GuardResult::Value(block) => block,
             GuardResult::Guard(place) => {
-                let block = self.read_cold(tree, expect)?;
+                let block = self.read_cold(tree, expect, is_held)?;
                 // STORE-5: fails if the slot was voided concurrently.
                 let _ = place.insert(block.clone());
                 block
@@ -251,23 +265,25 @@ impl NodeStore {
         }
     }
 
-    fn read_cold(&self, tree: RootId, expect: &Expect) -> Result<Block, TreeError> {
+    fn read_cold(&self, tree: RootId, expect: &Expect, is_held: bool) -> Result<Block, TreeError> {
         self.misses.fetch_add(1, Ordering::Relaxed);
-        let mut bytes = zeroed(self.nodesize());
+        let nodesize = self.nodesize();
+        let mut bytes = zeroed(nodesize);
         let mut last = None;
         let context = self.context();
-        let read = self.pool.read_checked(
-            expect.bytenr,
-            &mut bytes,
-            self.nodesize(),
-            &mut |_, block| match self.check(block, &context, expect) {
-                Ok(()) => true,
-                Err(reason) => {
-                    last = Some(reason);
-                    false
-                }
-            },
-        );
+        let mut good = |_: usize, block: &[u8]| match self.check(block, &context, expect) {
+            Ok(()) => true,
+            Err(reason) => {
+                last = Some(reason);
+                false
+            }
+        };
+        let (pool, bytenr) = (&self.pool, expect.bytenr);
+        let read = if is_held && self.may_repair(expect) {
+            pool.read_repairing(bytenr, &mut bytes, nodesize, &mut good)
+        } else {
+            pool.read_checked(bytenr, &mut bytes, nodesize, &mut good)
+        };
         match (read, last) {
             (Ok(()), _) => Ok(Block::from_verified(bytes)),
             (Err(source), _) if source.is_would_block() => Err(WouldBlock.into()),
@@ -284,8 +300,14 @@ impl NodeStore {
         }
     }
 
+    /// Returns whether a read may write the block to its damaged mirrors (STORE-6). Without its generation, an older
+    /// block at the address would be accepted, and it is not verified at all without checksums.
+    fn may_repair(&self, expect: &Expect) -> bool {
+        expect.generation.is_some() && !self.ignore_csums
+    }
+
     /// Reads the blocks that are not cached, at queue depth. Errors are ignored: the search that needs the block
-    /// reports them.
+    /// reports them. The caller keeps their space from being reused (STORE-6).
     pub(crate) fn prefetch(&self, expects: &[Expect]) {
         self.read_cold_batch(&self.cold(expects));
     }
@@ -377,6 +399,7 @@ impl NodeStore {
                 buf,
                 block_bytes: nodesize,
                 good,
+                repairs: self.may_repair(expect),
                 result: Ok(()),
             })
             .collect();

@@ -222,6 +222,7 @@ impl<'a> Reader<'a> {
                     buf,
                     block_bytes: nodesize,
                     good,
+                    repairs: false,
                     result: Ok(()),
                 }
             })

@@ -31,6 +31,8 @@ pub struct CheckedRead<'a> {
     pub block_bytes: usize,
     /// Verifies block `index` of the read.
     pub good: &'a mut dyn FnMut(usize, &[u8]) -> bool,
+    /// Whether to repair damaged mirrors, see [`Pool::read_repairing`].
+    pub repairs: bool,
     pub result: Result<(), ReadFailure>,
 }
 
@@ -76,6 +78,32 @@ impl Pool {
         block_bytes: usize,
         good: &mut dyn FnMut(usize, &[u8]) -> bool,
     ) -> Result<(), ReadFailure> {
+        self.read_one(logical, buf, block_bytes, good, false)
+    }
+
+    /// Reads like [`Pool::read_checked`], and writes the good bytes of a block to its damaged mirrors if repairs are
+    /// allowed.
+    ///
+    /// The caller guarantees that nothing else writes the range before the read returns (MIRROR-REPAIR-3). `good`
+    /// accepts only bytes that match a checksum.
+    pub fn read_repairing(
+        &self,
+        logical: Logical,
+        buf: &mut [u8],
+        block_bytes: usize,
+        good: &mut dyn FnMut(usize, &[u8]) -> bool,
+    ) -> Result<(), ReadFailure> {
+        self.read_one(logical, buf, block_bytes, good, true)
+    }
+
+    fn read_one(
+        &self,
+        logical: Logical,
+        buf: &mut [u8],
+        block_bytes: usize,
+        good: &mut dyn FnMut(usize, &[u8]) -> bool,
+        repairs: bool,
+    ) -> Result<(), ReadFailure> {
         assert!(block_bytes > 0, "a read is checked in blocks");
         let _reading = self.reads.begin();
         if nonblocking::is_set() {
@@ -89,6 +117,7 @@ impl Pool {
             buf,
             block_bytes,
             good,
+            repairs,
             result: Ok(()),
         }];
         self.read_checked_batch(&mut reads);
@@ -298,8 +327,8 @@ impl Pool {
                     (first.mirror, place, whole)
                 });
             }
-            let repaired = self.repair(read, index, start..end, tried);
-            if let Err(attempts) = repaired {
+            let found = self.read_from_others(read, index, start..end, tried);
+            if let Err(attempts) = found {
                 self.read_errors.add_unrecovered();
                 failure.get_or_insert(ReadFailure {
                     logical: Logical(read.logical.0.wrapping_add(start as u64)),
@@ -312,9 +341,9 @@ impl Pool {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Reads one block from each mirror until it is valid. `tried` is the mirror that failed in the first pass, its
+    /// Reads one block from each mirror until it is valid, and repairs the others if the read does so. `tried` is the mirror that failed in the first pass, its
     /// place, and whether it provided the whole block.
-    fn repair(
+    fn read_from_others(
         &self,
         read: &mut CheckedRead<'_>,
         index: usize,
@@ -353,7 +382,12 @@ impl Pool {
             let place = (piece.devid, piece.physical);
             let block = &mut read.buf[range.clone()];
             let problem = match self.read_mirror(logical, block, mirror) {
-                Ok(()) if (read.good)(index, block) => return Ok(()),
+                Ok(()) if (read.good)(index, block) => {
+                    if read.repairs {
+                        self.repair_mirrors(logical, block, &attempts, Some(mirror));
+                    }
+                    return Ok(());
+                }
                 Ok(()) => {
                     self.record(logical.0, range.len(), mirror, place);
                     AttemptProblem::Content
@@ -373,6 +407,9 @@ impl Pool {
         // The parts of a block that spans stripes may be valid on different mirrors.
         let spans = chunk.piece(offset, range.len() as u64, 1).len < range.len() as u64;
         if spans && self.read_mixed(logical, block).is_ok() && (read.good)(index, block) {
+            if read.repairs {
+                self.repair_mirrors(logical, block, &attempts, None);
+            }
             return Ok(());
         }
         Err(attempts)

@@ -20,8 +20,13 @@ use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
 /// The counts of one device: write, read, flush, corruption and generation errors.
 pub type ErrorCounts = [u64; 5];
 
-/// Number of errors of one device that are logged in full. After that only powers of two are logged.
+/// Number of events of one kind that are logged in full. After that only powers of two are logged.
 const TOLD: u64 = 10;
+
+/// Returns whether to log the event with this number, because a failing device produces many.
+pub(super) fn is_told(count: u64) -> bool {
+    count <= TOLD || count.is_power_of_two()
+}
 
 /// A kind of device error, with its index in the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +63,7 @@ impl DeviceErrors {
     pub(super) fn count(&self, kind: DeviceErrorKind) -> bool {
         let count = self.counts[kind as usize].fetch_add(1, Ordering::AcqRel) + 1;
         self.is_unsaved.store(true, Ordering::Release);
-        count <= TOLD || count.is_power_of_two()
+        is_told(count)
     }
 
     /// Sets whether the device's superblock is older than the volume's.

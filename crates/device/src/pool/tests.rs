@@ -4,6 +4,7 @@ mod assembly;
 mod damage;
 mod discard;
 mod losses;
+mod mirror_repair;
 mod robustness;
 mod writes;
 

@@ -178,7 +178,7 @@ impl Pool {
         refused.map_or(Ok(()), Err)
     }
 
-    fn count_written(&self, bytes: u64) {
+    pub(super) fn count_written(&self, bytes: u64) {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 

@@ -395,8 +395,6 @@ impl Files {
         let mut bufs = [vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]];
         let mut done = 0;
         while done < share.len {
-            // A new epoch for each piece: a long comparison must not delay the reuse of freed space.
-            let _epoch = self.roots.node_store().epoch();
             let len = COMPARE_BYTES.min((share.len - done) as usize);
             let sides = [(pair.src, share.from + done), (pair.dst, share.to + done)];
             for ((inode, offset), buf) in sides.into_iter().zip(&mut bufs) {

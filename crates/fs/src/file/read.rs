@@ -18,6 +18,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_storage::csum_tree::{RangeCsums, data_csums};
 use ubtrfs_storage::roots::Tree;
 use ubtrfs_storage::{FileId, lock};
+use ubtrfs_tree::Epoch;
 
 use super::Files;
 use super::change::read_file;
@@ -48,8 +49,9 @@ enum StoredPiece {
     },
 }
 
-/// A reader of one file.
+/// A reader of one file. Extents that are looked up after its creation are not reused while it exists.
 pub(super) struct Reader<'v> {
+    _epoch: Arc<Epoch>,
     files: &'v Files,
     tree: &'v Tree,
     file: FileId,
@@ -81,7 +83,6 @@ impl Files {
     ) -> Result<usize> {
         let buf = within(attr.size, offset, buf);
         let tree = self.roots.tree_of(id)?;
-        let _epoch = self.roots.node_store().epoch();
         let mut reader = Reader::new(self, &tree, id, attr.flags);
         reader.plan(offset, 0..buf.len(), buf)?;
         reader.run(buf)?;
@@ -99,7 +100,6 @@ impl Files {
     ) -> Result<()> {
         let attr = self.inodes.stored_attr(id)?;
         let tree = self.roots.tree_of(id)?;
-        let _epoch = self.roots.node_store().epoch();
         let reader = Reader::new(self, &tree, id, attr.flags);
         let csums = reader.csums(logical, buf.len() as u64, offset)?;
         reader.read_plain(logical, offset, csums.as_ref(), buf)
@@ -107,7 +107,6 @@ impl Files {
 
     fn read_buffered(&self, id: FileId, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let inode = self.inodes.get(id)?;
-        let _epoch = self.roots.node_store().epoch();
         let state = lock::read(&inode.lock)?;
         let item = read_file(&inode)?;
         let buf = within(state.buffer.size_over(item.size.get()), offset, buf);
@@ -120,7 +119,7 @@ impl Files {
             reader.plan(gap.start, place(gap.start)..place(stored_end), buf)?;
             buf[place(stored_end)..place(gap.end)].fill(0);
         }
-        // From here on only the epoch protects the extents in the plan.
+        // From here on only the reader's epoch protects the extents in the plan.
         drop(state);
         reader.run(buf)?;
         Ok(buf.len())
@@ -142,6 +141,7 @@ impl<'v> Reader<'v> {
         flags: InodeFlags,
     ) -> Reader<'v> {
         Reader {
+            _epoch: files.roots.node_store().epoch(),
             files,
             tree,
             file,
@@ -372,17 +372,20 @@ impl<'v> Reader<'v> {
             return Ok(());
         }
         let sectorsize = self.files.roots.sectorsize() as usize;
-        self.files
-            .roots
-            .pool()
-            .read_checked(logical, out, sectorsize, &mut |index, sector| {
-                csums.is_none_or(|csums| csums.matches(first_sum + index, sector))
-            })
-            .map_err(|source| Error::DataRead {
-                file: self.file,
-                offset: offset + source.logical.0.saturating_sub(logical.0),
-                source,
-            })
+        let pool = self.files.roots.pool();
+        let read = match csums {
+            Some(csums) => {
+                let mut good = |index, sector: &[u8]| csums.matches(first_sum + index, sector);
+                // MIRROR-REPAIR-3: the reader's epoch precedes the look-up of the extent.
+                pool.read_repairing(logical, out, sectorsize, &mut good)
+            }
+            None => pool.read_checked(logical, out, sectorsize, &mut |_, _| true),
+        };
+        read.map_err(|source| Error::DataRead {
+            file: self.file,
+            offset: offset + source.logical.0.saturating_sub(logical.0),
+            source,
+        })
     }
 
     /// Returns the whole decompressed extent.

@@ -8,6 +8,7 @@ mod engine;
 mod failing_mirror;
 mod full;
 mod io_faults;
+mod mirror_repair;
 mod panics;
 mod power_cut;
 mod scripts;

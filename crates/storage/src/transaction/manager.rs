@@ -167,6 +167,7 @@ impl TransactionManager {
         let _alone = self.committing.lock();
         let _stopped = self.data_flush.stop();
         self.lifetime.close();
+        self.roots.pool().end_mirror_repair();
         self.threads.notify_frozen();
     }
 
@@ -175,6 +176,7 @@ impl TransactionManager {
         if self.lifetime.abort(reason) {
             tracing::error!(%reason, "transaction aborted, the volume is read-only from here on");
         }
+        self.roots.pool().end_mirror_repair();
         self.threads.notify_frozen();
     }
 

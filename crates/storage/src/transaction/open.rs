@@ -64,6 +64,7 @@ impl TransactionManager {
         if roots.has_deleted_subvolumes()? {
             manager.wake_cleaner();
         }
+        roots.pool().allow_mirror_repair();
         Ok(manager)
     }
 

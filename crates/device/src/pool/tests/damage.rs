@@ -191,6 +191,7 @@ fn batch_keeps_each_reads_outcome_apart() {
             buf,
             block_bytes: 4096,
             good,
+            repairs: false,
             result: Ok(()),
         })
         .collect();

@@ -383,7 +383,7 @@ impl ApplyIo for BlockIo<'_, '_> {
     }
 
     fn read(&mut self, expect: &Expect) -> Result<Block> {
-        let block = self.blocks.store.read(self.root.tree, expect)?;
+        let block = self.blocks.store.read_held(self.root.tree, expect)?;
         let node = block.node();
         let shared = self.may_be_shared(&block);
         // Created by this commit: reuse its place, and keep its reference.

@@ -200,7 +200,7 @@ impl Commit<'_> {
     }
 
     fn read_block(&self, id: RootId, expect: &Expect) -> Result<Block> {
-        Ok(self.roots.node_store().read(id, expect)?)
+        Ok(self.roots.node_store().read_held(id, expect)?)
     }
 
     /// Drops the reference to the next child of the last node, or descends into it.

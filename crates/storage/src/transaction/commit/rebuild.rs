@@ -154,7 +154,7 @@ impl Commit<'_> {
             self.blocks.drop_block_ref(node.bytenr(), key, node.level());
             for slot in 0..node.ptrs().len() {
                 if let Some(expect) = super::cleaner::expect_child(root.tree, &block, slot) {
-                    pending.push(self.roots.node_store().read(root.tree, &expect)?);
+                    pending.push(self.roots.node_store().read_held(root.tree, &expect)?);
                 }
             }
         }
