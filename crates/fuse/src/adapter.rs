@@ -304,7 +304,8 @@ impl<S: Source> Adapter<S> {
         number
     }
 
-    fn forget_number(&self, number: u64, lookups: u64) {
+    fn forget(&self, node: NodeId, lookups: u64) {
+        let NodeId(number) = node;
         if self.known.forget(number, lookups) {
             self.unpin(number);
         }

@@ -51,7 +51,13 @@ pub(super) fn of_kind(ino: u64, kind: FileKind) -> Attr {
 }
 
 impl<S: Source> Adapter<S> {
-    pub(super) fn change_attributes(
+    pub(super) fn getattr(&self, node: NodeId) -> Result<Attributes> {
+        let node = self.node(node)?;
+        let inode = self.source.inode(node.id)?;
+        Ok(Self::attributes_of(node.number, &inode))
+    }
+
+    pub(super) fn setattr(
         &self,
         context: &Context,
         node: NodeId,

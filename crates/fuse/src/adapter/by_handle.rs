@@ -22,7 +22,7 @@ const MAX_NESTING: usize = 4096;
 
 impl<S: Source> Adapter<S> {
     /// Looks up the node itself.
-    pub(super) fn find_itself(&self, context: &Context, node: &Node) -> Result<Lookup> {
+    pub(super) fn lookup_dot(&self, context: &Context, node: &Node) -> Result<Lookup> {
         let is_below = node.id.root == self.root.root || self.is_below_root(node.id)?;
         if !is_below || node.listed.is_some() {
             return Err(Errno::STALE);
@@ -40,7 +40,7 @@ impl<S: Source> Adapter<S> {
     }
 
     /// Looks up the parent of a directory.
-    pub(super) fn find_parent(&self, node: &Node) -> Result<Lookup> {
+    pub(super) fn lookup_dot_dot(&self, node: &Node) -> Result<Lookup> {
         let parent = match &node.listed {
             Some(Listed::EmptySubvolumeDir { dir, .. }) => *dir,
             _ if node.id == self.root => self.root,

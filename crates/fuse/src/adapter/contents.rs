@@ -55,12 +55,7 @@ enum Way<'a> {
 }
 
 impl<S: Source> Adapter<S> {
-    pub(super) fn open_file(
-        &self,
-        context: &Context,
-        node: NodeId,
-        flags: OpenFlags,
-    ) -> Result<Opened> {
+    pub(super) fn open(&self, context: &Context, node: NodeId, flags: OpenFlags) -> Result<Opened> {
         if !self.gets_opens {
             return Ok(Opened::Elided);
         }
@@ -95,7 +90,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    pub(super) fn create_file(
+    pub(super) fn create(
         &self,
         context: &Context,
         dir: NodeId,
@@ -145,15 +140,15 @@ impl<S: Source> Adapter<S> {
         }
         let number = self.look_up_number(dir, name, id, FileKind::Regular);
         let opened = self
-            .open_file(context, NodeId(number), flags)
+            .open(context, NodeId(number), flags)
             .and_then(|opened| Ok((self.entry_of(number, &self.source.inode(id)?), opened)));
         if opened.is_err() {
-            self.forget_number(number, 1);
+            self.forget(NodeId(number), 1);
         }
         opened
     }
 
-    pub(super) fn make_tmpfile(
+    pub(super) fn tmpfile(
         &self,
         context: &Context,
         dir: NodeId,
@@ -175,7 +170,7 @@ impl<S: Source> Adapter<S> {
         Ok((entry, self.opened(file, flags, without_capability)))
     }
 
-    pub(super) fn close(&self, handle: Handle) -> Result<()> {
+    pub(super) fn release(&self, handle: Handle) -> Result<()> {
         let last = |open: Arc<OpenHandle>| open.file.would_block();
         if self.handles.get(handle).is_some_and(last) {
             return Err(Errno::WOULD_BLOCK);
@@ -184,7 +179,7 @@ impl<S: Source> Adapter<S> {
         Ok(())
     }
 
-    pub(super) fn read_file(
+    pub(super) fn read(
         &self,
         node: NodeId,
         offset: u64,
@@ -215,7 +210,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    pub(super) fn write_file(
+    pub(super) fn write(
         &self,
         context: &Context,
         node: NodeId,
@@ -326,12 +321,15 @@ impl<S: Source> Adapter<S> {
         self.appends.enter(id, range, size).map(Some)
     }
 
-    pub(super) fn sync_file(
+    /// Makes a file durable. A directory has no handle.
+    pub(super) fn fsync(
         &self,
         node: NodeId,
-        open: Option<&OpenHandle>,
+        handle: Option<Handle>,
         data_only: bool,
     ) -> Result<()> {
+        let open = handle.and_then(|handle| self.handles.get(handle));
+        let open = open.as_deref();
         let Ok(volume) = self.writing() else {
             // A read-only mount has no dirty data; ENOSYS makes the kernel stop sending fsync.
             return Err(Errno::NOSYS);
@@ -353,14 +351,14 @@ impl<S: Source> Adapter<S> {
         outcome
     }
 
-    pub(super) fn sync_all(&self) -> Result<()> {
+    pub(super) fn syncfs(&self) -> Result<()> {
         let Ok(volume) = self.writing() else {
             return Ok(());
         };
         volume.sync().map_err(errno)
     }
 
-    pub(super) fn allocate(
+    pub(super) fn fallocate(
         &self,
         node: NodeId,
         (offset, len): (u64, u64),
@@ -382,7 +380,7 @@ impl<S: Source> Adapter<S> {
         outcome.map_err(errno)
     }
 
-    pub(super) fn copy(&self, from: CopyEnd, to: CopyEnd, len: u64) -> Result<u64> {
+    pub(super) fn copy_file_range(&self, from: CopyEnd, to: CopyEnd, len: u64) -> Result<u64> {
         let volume = self.writing()?;
         let (src, dst) = (self.node(from.node)?.id, self.node(to.node)?.id);
         let open = self.handles.get(to.handle);
@@ -422,7 +420,7 @@ impl<S: Source> Adapter<S> {
 
     /// Searches for data or a hole. The kernel does not write back dirty pages before this request. If too many threads
     /// wait for writeback, the others get the answer that is valid for every file: all of it is data.
-    pub(super) fn seek(&self, node: NodeId, offset: u64, what: SeekFor) -> Result<u64> {
+    pub(super) fn lseek(&self, node: NodeId, offset: u64, what: SeekFor) -> Result<u64> {
         let id = self.node(node)?.id;
         // The kernel's btrfs treats negative offsets as 0.
         let offset = if offset > MAX_OFFSET { 0 } else { offset };
@@ -471,7 +469,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Returns offset and length of the hole that an answer to `seek` depends on.
+    /// Returns offset and length of the hole that an answer to `lseek` depends on.
     fn hole_at(
         &self,
         id: FileId,

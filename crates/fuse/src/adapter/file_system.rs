@@ -46,17 +46,15 @@ impl<S: Source> FileSystem for Adapter<S> {
     }
 
     fn lookup(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {
-        self.find(context, dir, name)
+        self.lookup(context, dir, name)
     }
 
     fn forget(&self, node: NodeId, lookups: u64) {
-        self.forget_number(node.0, lookups);
+        self.forget(node, lookups);
     }
 
     fn getattr(&self, _context: &Context, node: NodeId) -> Result<Attributes> {
-        let node = self.node(node)?;
-        let inode = self.source.inode(node.id)?;
-        Ok(Self::attributes_of(node.number, &inode))
+        self.getattr(node)
     }
 
     fn setattr(
@@ -66,41 +64,35 @@ impl<S: Source> FileSystem for Adapter<S> {
         handle: Option<Handle>,
         change: &AttrChange,
     ) -> Result<Attributes> {
-        self.change_attributes(context, node, handle, change)
+        self.setattr(context, node, handle, change)
     }
 
     fn readlink(&self, _context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize> {
-        let id = self.node(node)?.id;
-        let target = self.source.readlink(id)?;
-        out.get_mut(..target.len())
-            .ok_or(Errno::NAMETOOLONG)?
-            .copy_from_slice(&target);
-        self.note_read(id, self.live.atime());
-        Ok(target.len())
+        self.readlink(node, out)
     }
 
     fn mknod(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
-        self.make(context, dir, name, new)
+        self.mknod(context, dir, name, new)
     }
 
     fn mkdir(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
-        self.make_dir(context, dir, name, new)
+        self.mkdir(context, dir, name, new)
     }
 
     fn symlink(&self, context: &Context, dir: NodeId, name: &[u8], target: &[u8]) -> Result<Entry> {
-        self.make_symlink(context, dir, name, target)
+        self.symlink(context, dir, name, target)
     }
 
     fn link(&self, _context: &Context, node: NodeId, dir: NodeId, name: &[u8]) -> Result<Entry> {
-        self.make_link(node, dir, name)
+        self.link(node, dir, name)
     }
 
     fn unlink(&self, _context: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
-        self.remove_entry(dir, name)
+        self.unlink(dir, name)
     }
 
     fn rmdir(&self, _context: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
-        self.take_dir(dir, name)
+        self.rmdir(dir, name)
     }
 
     fn rename(
@@ -110,7 +102,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         to: (NodeId, &[u8]),
         flags: RenameFlags,
     ) -> Result<()> {
-        self.move_name(context, from, to, flags)
+        self.rename(context, from, to, flags)
     }
 
     fn create(
@@ -121,7 +113,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         new: &NewNode,
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)> {
-        self.create_file(context, dir, name, new, flags)
+        self.create(context, dir, name, new, flags)
     }
 
     fn tmpfile(
@@ -131,11 +123,11 @@ impl<S: Source> FileSystem for Adapter<S> {
         new: &NewNode,
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)> {
-        self.make_tmpfile(context, dir, new, flags)
+        self.tmpfile(context, dir, new, flags)
     }
 
     fn open(&self, context: &Context, node: NodeId, flags: OpenFlags) -> Result<Opened> {
-        self.open_file(context, node, flags)
+        self.open(context, node, flags)
     }
 
     fn read(
@@ -147,7 +139,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         out: &mut [u8],
         how: &ReadHow,
     ) -> Result<usize> {
-        self.read_file(node, offset, out, how)
+        self.read(node, offset, out, how)
     }
 
     fn write(
@@ -159,12 +151,11 @@ impl<S: Source> FileSystem for Adapter<S> {
         bytes: &[u8],
         how: &WriteHow,
     ) -> Result<usize> {
-        self.write_file(context, node, handle, offset, bytes, how)
+        self.write(context, node, handle, offset, bytes, how)
     }
 
     fn fsync(&self, _: &Context, node: NodeId, handle: Handle, data_only: bool) -> Result<()> {
-        let open = self.handles.get(handle);
-        self.sync_file(node, open.as_deref(), data_only)
+        self.fsync(node, Some(handle), data_only)
     }
 
     fn fsyncdir(
@@ -174,11 +165,11 @@ impl<S: Source> FileSystem for Adapter<S> {
         _handle: Handle,
         data_only: bool,
     ) -> Result<()> {
-        self.sync_file(node, None, data_only)
+        self.fsync(node, None, data_only)
     }
 
     fn syncfs(&self, _context: &Context) -> Result<()> {
-        self.sync_all()
+        self.syncfs()
     }
 
     fn fallocate(
@@ -189,7 +180,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         range: (u64, u64),
         mode: u32,
     ) -> Result<()> {
-        self.allocate(node, range, mode)
+        self.fallocate(node, range, mode)
     }
 
     fn copy_file_range(
@@ -199,11 +190,11 @@ impl<S: Source> FileSystem for Adapter<S> {
         to: CopyEnd,
         len: u64,
     ) -> Result<u64> {
-        self.copy(from, to, len)
+        self.copy_file_range(from, to, len)
     }
 
     fn release(&self, _context: &Context, _node: NodeId, handle: Handle) -> Result<()> {
-        self.close(handle)
+        self.release(handle)
     }
 
     /// Opens a directory without a handle. A listing needs none: its offsets hold the whole state (`listing`).
@@ -219,7 +210,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         offset: u64,
         sink: &mut dyn DirSink,
     ) -> Result<()> {
-        self.list(node, offset, sink)
+        self.readdir(node, offset, sink)
     }
 
     fn readdirplus(
@@ -230,7 +221,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         offset: u64,
         sink: &mut dyn DirPlusSink,
     ) -> Result<()> {
-        self.list_plus(node, offset, sink)
+        self.readdirplus(node, offset, sink)
     }
 
     fn releasedir(&self, _context: &Context, _node: NodeId, _handle: Handle) -> Result<()> {
@@ -244,11 +235,11 @@ impl<S: Source> FileSystem for Adapter<S> {
         name: &[u8],
         out: &mut [u8],
     ) -> Result<usize> {
-        self.xattr(node, name, out)
+        self.getxattr(node, name, out)
     }
 
     fn listxattr(&self, _context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize> {
-        self.xattr_names(node, out)
+        self.listxattr(node, out)
     }
 
     fn setxattr(
@@ -259,11 +250,11 @@ impl<S: Source> FileSystem for Adapter<S> {
         value: &[u8],
         how: XattrHow,
     ) -> Result<()> {
-        self.set_xattr(node, name, value, how)
+        self.setxattr(node, name, value, how)
     }
 
     fn removexattr(&self, context: &Context, node: NodeId, name: &[u8]) -> Result<()> {
-        self.remove_xattr(context, node, name)
+        self.removexattr(context, node, name)
     }
 
     fn statfs(&self, _context: &Context, _node: NodeId) -> Result<StatFs> {
@@ -282,7 +273,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         offset: u64,
         what: SeekFor,
     ) -> Result<u64> {
-        self.seek(node, offset, what)
+        self.lseek(node, offset, what)
     }
 
     fn ioctl(
@@ -293,9 +284,6 @@ impl<S: Source> FileSystem for Adapter<S> {
         input: &[u8],
         out: &mut [u8],
     ) -> Result<IoctlAnswer> {
-        match self.flags_ioctl(node, command, input, out) {
-            Some(outcome) => outcome.map(IoctlAnswer::of),
-            None => self.btrfs_ioctl(context, node, command, input, out),
-        }
+        self.ioctl(context, node, command, input, out)
     }
 }

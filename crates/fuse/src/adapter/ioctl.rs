@@ -53,7 +53,21 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    pub(super) fn btrfs_ioctl(
+    pub(super) fn ioctl(
+        &self,
+        context: &Context,
+        node: NodeId,
+        command: u32,
+        input: &[u8],
+        out: &mut [u8],
+    ) -> Result<IoctlAnswer> {
+        match self.flags_ioctl(node, command, input, out) {
+            Some(outcome) => outcome.map(IoctlAnswer::of),
+            None => self.btrfs_ioctl(context, node, command, input, out),
+        }
+    }
+
+    fn btrfs_ioctl(
         &self,
         context: &Context,
         node: NodeId,

@@ -89,12 +89,12 @@ impl Position {
 type Emit<'a> = &'a mut dyn FnMut(&DirEntry<'_>, Option<FileId>) -> Result<Room>;
 
 impl<S: Source> Adapter<S> {
-    pub(super) fn list(&self, dir: NodeId, offset: u64, sink: &mut dyn DirSink) -> Result<()> {
+    pub(super) fn readdir(&self, dir: NodeId, offset: u64, sink: &mut dyn DirSink) -> Result<()> {
         let dir = self.node(dir)?;
         self.each_entry(&dir, offset, &mut |entry, _| Ok(sink.push(entry)))
     }
 
-    pub(super) fn list_plus(
+    pub(super) fn readdirplus(
         &self,
         dir: NodeId,
         offset: u64,
@@ -133,7 +133,7 @@ impl<S: Source> Adapter<S> {
         let room = sink.push(&entry, Some(&found));
         // An entry that did not fit is no lookup for the kernel (REQ-2).
         if room == Room::Full {
-            self.forget_number(number, 1);
+            self.forget(NodeId(number), 1);
         }
         Ok(room)
     }

@@ -1,4 +1,4 @@
-//! Directory entries: lookup, creation, removal and renames.
+//! Directory entries: lookup, creation, removal and renames; targets of symbolic links.
 //!
 //! The engine sets owners, set-id bits, ACLs and flags of new files, from the caller's ids in the request. The kernel
 //! has already checked that the caller may do it.
@@ -22,14 +22,14 @@ const DIRECTORY: u32 = 0o040_000;
 const WHITEOUT: u32 = 0o020_000;
 
 impl<S: Source> Adapter<S> {
-    pub(super) fn find(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {
+    pub(super) fn lookup(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {
         if name.len() > NAME_MAX {
             return Err(Errno::NAMETOOLONG);
         }
         let dir = self.node(dir)?;
         match name {
-            b"." => return self.find_itself(context, &dir),
-            b".." => return self.find_parent(&dir),
+            b"." => return self.lookup_dot(context, &dir),
+            b".." => return self.lookup_dot_dot(&dir),
             _ => {}
         }
         let child = if dir.is_empty_subvolume_dir() {
@@ -82,7 +82,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    pub(super) fn make(
+    pub(super) fn mknod(
         &self,
         context: &Context,
         dir: NodeId,
@@ -94,7 +94,7 @@ impl<S: Source> Adapter<S> {
         self.make_inode(volume, &dir, name, &new)
     }
 
-    pub(super) fn make_dir(
+    pub(super) fn mkdir(
         &self,
         context: &Context,
         dir: NodeId,
@@ -105,10 +105,10 @@ impl<S: Source> Adapter<S> {
             mode: new.mode & !FileKind::MODE_BITS | DIRECTORY,
             ..*new
         };
-        self.make(context, dir, name, &new)
+        self.mknod(context, dir, name, &new)
     }
 
-    pub(super) fn make_symlink(
+    pub(super) fn symlink(
         &self,
         context: &Context,
         dir: NodeId,
@@ -122,6 +122,17 @@ impl<S: Source> Adapter<S> {
             ..NewInode::symlink(target)
         };
         self.make_inode(volume, &dir, name, &new)
+    }
+
+    /// Writes the target of a symbolic link to `out`, and returns its length.
+    pub(super) fn readlink(&self, node: NodeId, out: &mut [u8]) -> Result<usize> {
+        let id = self.node(node)?.id;
+        let target = self.source.readlink(id)?;
+        out.get_mut(..target.len())
+            .ok_or(Errno::NAMETOOLONG)?
+            .copy_from_slice(&target);
+        self.note_read(id, self.live.atime());
+        Ok(target.len())
     }
 
     fn make_inode(
@@ -153,7 +164,8 @@ impl<S: Source> Adapter<S> {
         self.entry_of(number, &volume::shown(volume, attr))
     }
 
-    pub(super) fn make_link(&self, node: NodeId, dir: NodeId, name: &[u8]) -> Result<Entry> {
+    /// Creates another name for `node`.
+    pub(super) fn link(&self, node: NodeId, dir: NodeId, name: &[u8]) -> Result<Entry> {
         let (volume, dir) = self.dir_to_change(dir)?;
         let id = self.node(node)?.id;
         let attr = volume.link_and_look(id, dir.id, name).map_err(errno)?;
@@ -161,19 +173,19 @@ impl<S: Source> Adapter<S> {
         Ok(self.entry_made(volume, &dir, name, id, &attr))
     }
 
-    pub(super) fn remove_entry(&self, dir: NodeId, name: &[u8]) -> Result<()> {
+    pub(super) fn unlink(&self, dir: NodeId, name: &[u8]) -> Result<()> {
         let (volume, dir) = self.dir_to_change(dir)?;
         volume.unlink(dir.id, name).map_err(errno)?;
         self.sync_names(volume, dir.id)
     }
 
-    pub(super) fn take_dir(&self, dir: NodeId, name: &[u8]) -> Result<()> {
+    pub(super) fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<()> {
         let (volume, dir) = self.dir_to_change(dir)?;
         volume.rmdir(dir.id, name).map_err(errno)?;
         self.sync_names(volume, dir.id)
     }
 
-    pub(super) fn move_name(
+    pub(super) fn rename(
         &self,
         context: &Context,
         (from, name): (NodeId, &[u8]),

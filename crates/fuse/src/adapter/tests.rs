@@ -20,7 +20,6 @@ const CONNECTION_FLAGS: ConnectionFlags = ConnectionFlags {
     writeback_cache: false,
     idmapped: false,
 };
-const NO_HANDLE: Handle = Handle(0);
 
 fn adapter(memory: Memory) -> Adapter<Memory> {
     Adapter::new(memory, TOP, CONNECTION_FLAGS)
@@ -81,9 +80,7 @@ fn list(adapter: &Adapter<Memory>, dir: NodeId, at_once: usize) -> Vec<(String, 
     let mut offset = 0;
     loop {
         let mut sink = Sink::new(at_once);
-        adapter
-            .readdir(&CONTEXT, dir, NO_HANDLE, offset, &mut sink)
-            .unwrap();
+        adapter.readdir(dir, offset, &mut sink).unwrap();
         match sink.entries.last() {
             Some(last) => offset = last.2,
             None => return all,
@@ -118,7 +115,7 @@ fn nested() -> Memory {
 #[test]
 fn files_of_different_subvolumes_show_different_numbers() {
     let adapter = adapter(nested());
-    let mut seen = vec![adapter.getattr(&CONTEXT, NodeId::ROOT).unwrap().attr.ino];
+    let mut seen = vec![adapter.getattr(NodeId::ROOT).unwrap().attr.ino];
     seen.push(
         find(&adapter, NodeId::ROOT, "file")
             .unwrap()
@@ -173,12 +170,12 @@ fn empty_subvolume_dirs_are_empty_directories_of_their_own() {
     assert_eq!(names[1], ("..".into(), two.0));
     assert_eq!(names.len(), 2);
     assert!(find(&adapter, gone.node, "file").is_err());
-    assert_eq!(adapter.listxattr(&CONTEXT, gone.node, &mut []), Ok(0));
+    assert_eq!(adapter.listxattr(gone.node, &mut []), Ok(0));
     assert_eq!(adapter.nodes.len(), 2);
     adapter.forget(gone.node, 1);
     adapter.forget(away.node, 1);
     assert_eq!(adapter.nodes.len(), 0);
-    assert_eq!(adapter.getattr(&CONTEXT, gone.node), Err(Errno::STALE));
+    assert_eq!(adapter.getattr(gone.node), Err(Errno::STALE));
 }
 
 #[test]
@@ -202,9 +199,7 @@ fn entries_that_found_no_room_are_not_lookups() {
     let two = find(&adapter, NodeId::ROOT, "two").unwrap().node;
     // Accepts ".", "..", "file" and "gone", but not "away".
     let mut sink = Sink::new(4);
-    adapter
-        .readdirplus(&CONTEXT, two, NO_HANDLE, 0, &mut sink)
-        .unwrap();
+    adapter.readdirplus(two, 0, &mut sink).unwrap();
     assert_eq!(adapter.nodes.len(), 1);
     let gone = sink.nodes[3].unwrap().node;
     adapter.forget(gone, 1);
@@ -217,9 +212,7 @@ fn a_broken_file_is_listed_and_fails_when_it_is_looked_at() {
     memory.broken.push(file(5, 257));
     let adapter = adapter(memory);
     let mut sink = Sink::new(9);
-    adapter
-        .readdirplus(&CONTEXT, NodeId::ROOT, NO_HANDLE, 0, &mut sink)
-        .unwrap();
+    adapter.readdirplus(NodeId::ROOT, 0, &mut sink).unwrap();
     assert_eq!(sink.entries.len(), 5);
     assert_eq!(sink.nodes[2], None);
     assert_eq!(find(&adapter, NodeId::ROOT, "file"), Err(Errno::IO));
@@ -230,9 +223,7 @@ fn a_listing_ends_before_the_entry_that_it_would_wait_for() {
     let mut memory = nested();
     memory.slow.push(file(5, 257));
     let adapter = adapter(memory);
-    let list = |offset, sink: &mut Sink| {
-        adapter.readdirplus(&CONTEXT, NodeId::ROOT, NO_HANDLE, offset, sink)
-    };
+    let list = |offset, sink: &mut Sink| adapter.readdirplus(NodeId::ROOT, offset, sink);
     let mut sink = Sink::new(9);
     assert_eq!(list(0, &mut sink), Ok(()));
     assert_eq!(sink.entries.len(), 2);
@@ -250,8 +241,7 @@ fn a_failure_after_entries_is_the_answer_to_the_next_request() {
         .insert(i64::MAX as u64, (b"z".to_vec(), file(5, 257)));
     let adapter = adapter(memory);
     let mut sink = Sink::new(9);
-    let at =
-        |offset, sink: &mut Sink| adapter.readdir(&CONTEXT, NodeId::ROOT, NO_HANDLE, offset, sink);
+    let at = |offset, sink: &mut Sink| adapter.readdir(NodeId::ROOT, offset, sink);
     assert_eq!(at(0, &mut sink), Ok(()));
     assert_eq!(sink.entries.len(), 3);
     assert_eq!(at(sink.entries[2].2, &mut sink), Err(Errno::OVERFLOW));
@@ -265,9 +255,7 @@ fn an_entry_that_leads_back_to_the_root_of_the_mount_is_refused() {
     let adapter = adapter(memory);
     assert_eq!(find(&adapter, NodeId::ROOT, "again"), Err(Errno::LOOP));
     let mut sink = Sink::new(9);
-    adapter
-        .readdirplus(&CONTEXT, NodeId::ROOT, NO_HANDLE, 0, &mut sink)
-        .unwrap();
+    adapter.readdirplus(NodeId::ROOT, 0, &mut sink).unwrap();
     assert_eq!(sink.nodes[2], None);
 }
 
@@ -284,14 +272,7 @@ fn numbers_that_cannot_be_packed_work_until_they_are_forgotten() {
     let entry = find(&adapter, NodeId::ROOT, "far").unwrap();
     let mut out = [0; 9];
     assert_eq!(
-        adapter.read(
-            &CONTEXT,
-            entry.node,
-            NO_HANDLE,
-            0,
-            &mut out,
-            &ReadHow::default()
-        ),
+        adapter.read(entry.node, 0, &mut out, &ReadHow::default()),
         Ok(5)
     );
     adapter.forget(entry.node, 1);
@@ -304,7 +285,7 @@ fn numbers_nobody_gave_are_stale() {
     let adapter = adapter(nested());
     for number in [0, 2, 255, 7 << 60, u64::MAX, 1 << 62 | 5 << 44 | 256] {
         assert_eq!(
-            adapter.getattr(&CONTEXT, NodeId(number)),
+            adapter.getattr(NodeId(number)),
             Err(Errno::STALE),
             "{number:#x}"
         );
@@ -320,7 +301,7 @@ fn xattrs_follow_the_sizes_of_the_system_calls() {
     xattrs.insert(b"user.empty".to_vec(), Vec::new());
     let adapter = adapter(memory);
     let node = find(&adapter, NodeId::ROOT, "f").unwrap().node;
-    let get = |name: &str, out: &mut [u8]| adapter.getxattr(&CONTEXT, node, name.as_bytes(), out);
+    let get = |name: &str, out: &mut [u8]| adapter.getxattr(node, name.as_bytes(), out);
     let mut out = [0; 32];
     assert_eq!(get("user.a", &mut []), Ok(5));
     assert_eq!(get("user.a", &mut out), Ok(5));
@@ -331,13 +312,10 @@ fn xattrs_follow_the_sizes_of_the_system_calls() {
     assert_eq!(get("system.posix_acl_access", &mut out), Err(Errno::NODATA));
     assert_eq!(get("nonsense.a", &mut out), Err(Errno::OPNOTSUPP));
     assert_eq!(get("user.", &mut out), Err(Errno::INVAL));
-    assert_eq!(adapter.listxattr(&CONTEXT, node, &mut []), Ok(18));
-    assert_eq!(adapter.listxattr(&CONTEXT, node, &mut out), Ok(18));
+    assert_eq!(adapter.listxattr(node, &mut []), Ok(18));
+    assert_eq!(adapter.listxattr(node, &mut out), Ok(18));
     assert_eq!(&out[..18], b"user.a\0user.empty\0");
-    assert_eq!(
-        adapter.listxattr(&CONTEXT, node, &mut out[..17]),
-        Err(Errno::RANGE)
-    );
+    assert_eq!(adapter.listxattr(node, &mut out[..17]), Err(Errno::RANGE));
 }
 
 #[test]

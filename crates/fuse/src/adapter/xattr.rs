@@ -35,7 +35,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    pub(super) fn xattr(&self, node: NodeId, name: &[u8], out: &mut [u8]) -> Result<usize> {
+    pub(super) fn getxattr(&self, node: NodeId, name: &[u8], out: &mut [u8]) -> Result<usize> {
         if let Some(value) = self.control.value(name) {
             return fill(out, value?);
         }
@@ -61,7 +61,7 @@ impl<S: Source> Adapter<S> {
         fill(out, &value)
     }
 
-    pub(super) fn xattr_names(&self, node: NodeId, out: &mut [u8]) -> Result<usize> {
+    pub(super) fn listxattr(&self, node: NodeId, out: &mut [u8]) -> Result<usize> {
         let node = self.node(node)?;
         if node.is_empty_subvolume_dir() {
             return Ok(0);
@@ -70,7 +70,7 @@ impl<S: Source> Adapter<S> {
         fill_list(out, names.iter().map(Vec::as_slice))
     }
 
-    pub(super) fn set_xattr(
+    pub(super) fn setxattr(
         &self,
         node: NodeId,
         name: &[u8],
@@ -100,7 +100,7 @@ impl<S: Source> Adapter<S> {
         Ok(())
     }
 
-    pub(super) fn remove_xattr(&self, context: &Context, node: NodeId, name: &[u8]) -> Result<()> {
+    pub(super) fn removexattr(&self, context: &Context, node: NodeId, name: &[u8]) -> Result<()> {
         let volume = self.writing()?;
         self.must_exist(name)?;
         let id = self.node(node)?.id;

@@ -144,7 +144,7 @@ impl<S: Source> Call<'_, S> {
             return Ok(0);
         }
         self.adapter.write_back(None)?;
-        self.adapter.sync_all()?;
+        self.adapter.syncfs()?;
         Ok(0)
     }
 

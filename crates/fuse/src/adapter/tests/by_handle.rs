@@ -19,7 +19,7 @@ fn a_forgotten_node_is_found_by_its_number() {
     let adapter = adapter(nested());
     for way in [&["file"][..], &["two"], &["two", "file"]] {
         let node = number(&adapter, way);
-        let before = adapter.getattr(&CONTEXT, node).unwrap();
+        let before = adapter.getattr(node).unwrap();
         adapter.forget(node, 1);
         let entry = find(&adapter, node, ".").unwrap();
         assert_eq!((entry.node, entry.attributes), (node, before), "{way:?}");

@@ -134,17 +134,15 @@ impl Mount {
         assert_eq!(written, Ok(bytes.len()));
     }
 
-    fn bytes(&self, (node, handle): (NodeId, Handle)) -> Vec<u8> {
+    fn bytes(&self, (node, _): (NodeId, Handle)) -> Vec<u8> {
         let mut out = vec![0; 1 << 20];
-        let len = self
-            .read(&USER, node, handle, 0, &mut out, &ReadHow::default())
-            .unwrap();
+        let len = self.read(node, 0, &mut out, &ReadHow::default()).unwrap();
         out.truncate(len);
         out
     }
 
     fn attr(&self, node: NodeId) -> Attr {
-        self.getattr(&ROOT, node).unwrap().attr
+        self.getattr(node).unwrap().attr
     }
 
     fn change(&self, node: NodeId, change: AttrChange) -> Result<Attr> {
@@ -162,8 +160,7 @@ impl Mount {
         let mut offset = 0;
         loop {
             let mut sink = Sink::new(at_once);
-            self.readdir(&ROOT, dir, Handle(0), offset, &mut sink)
-                .unwrap();
+            self.readdir(dir, offset, &mut sink).unwrap();
             let Some(last) = sink.entries.last() else {
                 return names;
             };
@@ -206,7 +203,7 @@ fn a_creation_answers_as_stat_shows() {
     let node = mount.mknod(&ROOT, NodeId::ROOT, b"sda1", &node).unwrap();
     assert_eq!(mount.attr(node.node), node.attributes.attr);
     assert_eq!(node.attributes.attr.rdev, DeviceNr { major: 8, minor: 1 });
-    let second = mount.link(&ROOT, entry.node, dir.node, b"f").unwrap();
+    let second = mount.link(entry.node, dir.node, b"f").unwrap();
     assert_eq!(second.node, entry.node);
     assert_eq!(second.attributes.attr.nlink, 2);
     assert_eq!(mount.attr(entry.node), second.attributes.attr);
@@ -217,17 +214,17 @@ fn an_unlinked_file_lives_until_it_is_released_and_forgotten() {
     let mount = mount();
     let file = mount.file(NodeId::ROOT, "f");
     mount.put(file, 0, b"contents");
-    mount.unlink(&ROOT, NodeId::ROOT, b"f").unwrap();
+    mount.unlink(NodeId::ROOT, b"f").unwrap();
     assert_eq!(mount.find(NodeId::ROOT, "f"), Err(Errno::NOENT));
     assert_eq!(mount.attr(file.0).nlink, 0);
     assert_eq!(mount.bytes(file), b"contents");
     mount.put(file, 8, b" and more");
-    mount.fsync(&ROOT, file.0, file.1, false).unwrap();
+    mount.fsync(file.0, Some(file.1), false).unwrap();
     assert_eq!(mount.bytes(file).len(), 17);
-    mount.release(&ROOT, file.0, file.1).unwrap();
+    mount.release(file.1).unwrap();
     assert_eq!(mount.attr(file.0).nlink, 0);
     mount.forget(file.0, 1);
-    assert_eq!(mount.getattr(&ROOT, file.0), Err(Errno::STALE));
+    assert_eq!(mount.getattr(file.0), Err(Errno::STALE));
     assert_eq!(mount.handles.len(), 0);
 }
 
@@ -237,21 +234,19 @@ fn a_file_without_a_name_may_get_one_unless_it_was_opened_for_itself() {
     let tmp = |flags| mount.tmpfile(&ROOT, NodeId::ROOT, &new(0o100_600), flags);
     let (entry, opened) = tmp(WRITE).unwrap();
     assert_eq!(entry.attributes.attr.nlink, 0);
-    let linked = mount
-        .link(&ROOT, entry.node, NodeId::ROOT, b"named")
-        .unwrap();
+    let linked = mount.link(entry.node, NodeId::ROOT, b"named").unwrap();
     assert_eq!(linked.attributes.attr.nlink, 1);
-    mount.release(&ROOT, entry.node, handle(opened)).unwrap();
+    mount.release(handle(opened)).unwrap();
     assert_eq!(mount.attr(entry.node).nlink, 1);
     let private = OpenFlags {
         exclusive: true,
         ..WRITE
     };
     let (entry, opened) = tmp(private).unwrap();
-    let linked = mount.link(&ROOT, entry.node, NodeId::ROOT, b"x");
+    let linked = mount.link(entry.node, NodeId::ROOT, b"x");
     assert_eq!(linked, Err(Errno::NOENT));
-    mount.release(&ROOT, entry.node, handle(opened)).unwrap();
-    assert_eq!(mount.getattr(&ROOT, entry.node), Err(Errno::STALE));
+    mount.release(handle(opened)).unwrap();
+    assert_eq!(mount.getattr(entry.node), Err(Errno::STALE));
 }
 
 #[test]
@@ -296,12 +291,12 @@ fn writing_and_a_new_owner_take_rights_away() {
         mount.change(file.0, set_id).unwrap();
         let how = XattrHow::default();
         mount
-            .setxattr(&ROOT, file.0, b"security.capability", b"cap", how)
+            .setxattr(file.0, b"security.capability", b"cap", how)
             .unwrap();
     };
     let has_capability = || {
         mount
-            .getxattr(&ROOT, file.0, b"security.capability", &mut [])
+            .getxattr(file.0, b"security.capability", &mut [])
             .is_ok()
     };
     let permissions = || mount.attr(file.0).permissions;
@@ -396,8 +391,8 @@ fn flags_are_set_and_forbid_at_open() {
     mount.set_flags(file.0, 0x10);
     assert_eq!(mount.change(file.0, touch), Err(Errno::PERM));
     assert_eq!(open(append), Err(Errno::PERM));
-    assert_eq!(mount.unlink(&ROOT, NodeId::ROOT, b"f"), Err(Errno::PERM));
-    let punch = mount.fallocate(&ROOT, file.0, file.1, (0, 4096), 3);
+    assert_eq!(mount.unlink(NodeId::ROOT, b"f"), Err(Errno::PERM));
+    let punch = mount.fallocate(file.0, (0, 4096), 3);
     assert_eq!(punch, Err(Errno::PERM));
     // A file that is already open can still be written.
     mount.put(file, 0, b"y");
@@ -434,17 +429,17 @@ fn blocks_are_counted_when_they_are_written_and_stay_so() {
     mount.put(file, 100_000, &[2; 5]);
     let buffered = mount.attr(file.0);
     assert_eq!((buffered.blocks, buffered.size_bytes), (32, 100_005));
-    mount.syncfs(&ROOT).unwrap();
+    mount.syncfs().unwrap();
     assert_eq!(mount.attr(file.0), buffered);
     mount.put(file, 8_000, &[3; 8_000]);
     let more = mount.attr(file.0);
     assert_eq!(more.blocks, 40);
-    mount.syncfs(&ROOT).unwrap();
+    mount.syncfs().unwrap();
     assert_eq!(mount.attr(file.0).blocks, 40);
     let small = mount.file(NodeId::ROOT, "small");
     mount.put(small, 0, b"inline");
     assert_eq!(mount.attr(small.0).blocks, 8);
-    mount.syncfs(&ROOT).unwrap();
+    mount.syncfs().unwrap();
     assert_eq!(mount.attr(small.0).blocks, 8);
 }
 
@@ -480,7 +475,7 @@ fn a_listing_misses_and_repeats_nothing_that_stays() {
     let mut made = 0;
     let names = mount.list(NodeId::ROOT, 2, |name| {
         if name.starts_with("goes") {
-            mount.unlink(&ROOT, NodeId::ROOT, name.as_bytes()).unwrap();
+            mount.unlink(NodeId::ROOT, name.as_bytes()).unwrap();
         }
         mount.file(NodeId::ROOT, &format!("new{made}"));
         made += 1;
@@ -547,28 +542,25 @@ fn subvolumes_are_directories_with_borders() {
         RenameFlags::default(),
     );
     assert_eq!(cross, Err(Errno::XDEV));
-    assert_eq!(mount.link(&ROOT, outside, sub, b"g"), Err(Errno::XDEV));
-    assert_eq!(
-        mount.rmdir(&ROOT, NodeId::ROOT, b"sub"),
-        Err(Errno::NOTEMPTY)
-    );
+    assert_eq!(mount.link(outside, sub, b"g"), Err(Errno::XDEV));
+    assert_eq!(mount.rmdir(NodeId::ROOT, b"sub"), Err(Errno::NOTEMPTY));
     let id = volume.subvolumes().unwrap().last().unwrap().id;
     volume.snapshot(id, top, b"snap", true).unwrap();
     let snap = mount.find(NodeId::ROOT, "snap").unwrap().node;
     let frozen = mount.find(snap, "f").unwrap().node;
     assert_eq!(mount.open(&ROOT, frozen, WRITE), Err(Errno::ROFS));
-    assert_eq!(mount.unlink(&ROOT, snap, b"f"), Err(Errno::ROFS));
+    assert_eq!(mount.unlink(snap, b"f"), Err(Errno::ROFS));
     let made = mount.mkdir(&ROOT, snap, b"d", &new(0o755));
     assert_eq!(made, Err(Errno::ROFS));
-    mount.unlink(&ROOT, sub, b"f").unwrap();
-    mount.rmdir(&ROOT, NodeId::ROOT, b"sub").unwrap();
+    mount.unlink(sub, b"f").unwrap();
+    mount.rmdir(NodeId::ROOT, b"sub").unwrap();
     assert_eq!(mount.find(NodeId::ROOT, "sub"), Err(Errno::NOENT));
     assert_eq!(mount.attr(inside).nlink, 0);
-    mount.release(&ROOT, inside, open).unwrap();
+    mount.release(open).unwrap();
     for known in [inside, sub] {
         mount.forget(known, 1);
     }
-    assert_eq!(mount.getattr(&ROOT, inside), Err(Errno::STALE));
+    assert_eq!(mount.getattr(inside), Err(Errno::STALE));
 }
 
 #[test]
@@ -577,10 +569,9 @@ fn ranges_are_reserved_punched_copied_and_found() {
     let from = mount.file(NodeId::ROOT, "from");
     let to = mount.file(NodeId::ROOT, "to");
     mount.put(from, 0, &[7; 65_536]);
-    let allocate =
-        |file: (NodeId, Handle), range, mode| mount.fallocate(&ROOT, file.0, file.1, range, mode);
+    let allocate = |file: (NodeId, Handle), range, mode| mount.fallocate(file.0, range, mode);
     allocate(from, (16_384, 16_384), 3).unwrap();
-    let seek = |offset, what| mount.lseek(&ROOT, from.0, from.1, offset, what);
+    let seek = |offset, what| mount.lseek(from.0, offset, what);
     assert_eq!(seek(0, SeekFor::Hole), Ok(16_384));
     assert_eq!(seek(16_384, SeekFor::Data), Ok(32_768));
     assert_eq!(seek(65_536, SeekFor::Data), Err(Errno::NXIO));
@@ -589,10 +580,10 @@ fn ranges_are_reserved_punched_copied_and_found() {
         handle,
         offset,
     };
-    let copied = mount.copy_file_range(&ROOT, end(from, 0), end(to, 4096), 65_536);
+    let copied = mount.copy_file_range(end(from, 0), end(to, 4096), 65_536);
     assert_eq!(copied, Ok(65_536));
     assert_eq!(mount.bytes(to)[4096..], mount.bytes(from));
-    let odd = mount.copy_file_range(&ROOT, end(from, 5), end(to, 1), 100);
+    let odd = mount.copy_file_range(end(from, 5), end(to, 1), 100);
     assert_eq!(odd, Ok(100));
     assert_eq!(mount.bytes(to)[..102][99..], [7, 7, 0]);
     allocate(to, (1 << 20, 4096), 0).unwrap();
@@ -614,15 +605,15 @@ fn a_file_without_a_name_is_there_until_the_kernel_has_forgotten_it() {
     // The node gets another entry before the first is forgotten.
     assert_eq!(mount.find(NodeId::ROOT, "f").unwrap().node, file);
     let dir = mount.dir(NodeId::ROOT, "d");
-    mount.unlink(&ROOT, NodeId::ROOT, b"f").unwrap();
-    mount.rmdir(&ROOT, NodeId::ROOT, b"d").unwrap();
+    mount.unlink(NodeId::ROOT, b"f").unwrap();
+    mount.rmdir(NodeId::ROOT, b"d").unwrap();
     assert_eq!((mount.attr(file).nlink, mount.attr(dir).nlink), (0, 0));
     mount.forget(file, 1);
     assert_eq!(mount.attr(file).nlink, 0);
     mount.forget(file, 1);
     mount.forget(dir, 1);
     for node in [file, dir] {
-        assert_eq!(mount.getattr(&ROOT, node), Err(Errno::STALE));
+        assert_eq!(mount.getattr(node), Err(Errno::STALE));
     }
     assert_eq!(mount.known.len(), 0);
 }
@@ -633,7 +624,7 @@ fn a_file_that_was_replaced_is_there_until_the_kernel_has_forgotten_it() {
     let [old, new_one] = ["old", "new"].map(|name| mount.file(NodeId::ROOT, name));
     mount.put(old, 0, b"still here");
     for file in [old, new_one] {
-        mount.release(&ROOT, file.0, file.1).unwrap();
+        mount.release(file.1).unwrap();
     }
     let (from, to) = ((NodeId::ROOT, &b"new"[..]), (NodeId::ROOT, &b"old"[..]));
     mount
@@ -641,8 +632,8 @@ fn a_file_that_was_replaced_is_there_until_the_kernel_has_forgotten_it() {
         .unwrap();
     assert_eq!(mount.bytes(old), b"still here");
     mount.forget(old.0, 1);
-    assert_eq!(mount.getattr(&ROOT, old.0), Err(Errno::STALE));
-    assert!(mount.getattr(&ROOT, new_one.0).is_ok());
+    assert_eq!(mount.getattr(old.0), Err(Errno::STALE));
+    assert!(mount.getattr(new_one.0).is_ok());
 }
 
 #[test]
@@ -661,9 +652,9 @@ fn inodes_of_a_deleted_subvolume_stay_until_the_kernel_has_forgotten_them() {
     volume.delete_subvolume(top, b"s").unwrap();
     assert_eq!(mount.attr(known).nlink, 1);
     mount.forget(known, 1);
-    assert!(mount.getattr(&ROOT, subvolume).is_ok());
+    assert!(mount.getattr(subvolume).is_ok());
     mount.forget(subvolume, 1);
-    assert_eq!(mount.getattr(&ROOT, known), Err(Errno::STALE));
+    assert_eq!(mount.getattr(known), Err(Errno::STALE));
     volume.sync().unwrap();
     volume.sync().unwrap();
     assert_eq!(volume.deleted_subvolumes().unwrap().len(), 0);
@@ -697,27 +688,25 @@ fn files_are_written_and_read_without_opens() {
     assert_eq!(mount.find(NodeId::ROOT, "c"), Err(Errno::NOENT));
     let file = mount.made("f");
     mount.put(file, 0, b"contents");
-    mount.unlink(&ROOT, NodeId::ROOT, b"f").unwrap();
+    mount.unlink(NodeId::ROOT, b"f").unwrap();
     mount.put(file, 8, b" and more");
-    mount.fsync(&ROOT, file.0, file.1, false).unwrap();
+    mount.fsync(file.0, Some(file.1), false).unwrap();
     assert_eq!(mount.bytes(file), b"contents and more");
     let made = mount.tmpfile(&ROOT, NodeId::ROOT, &new(0o100_600), WRITE);
     let (entry, opened) = made.unwrap();
     assert_eq!(opened, Opened::Elided);
     let unnamed = (entry.node, NO_HANDLE);
     mount.put(unnamed, 0, b"unnamed");
-    mount.release(&ROOT, unnamed.0, unnamed.1).unwrap();
+    mount.release(unnamed.1).unwrap();
     assert_eq!(mount.bytes(unnamed), b"unnamed");
-    mount
-        .link(&ROOT, unnamed.0, NodeId::ROOT, b"named")
-        .unwrap();
+    mount.link(unnamed.0, NodeId::ROOT, b"named").unwrap();
     mount.forget(unnamed.0, 2);
     assert_eq!(mount.find(NodeId::ROOT, "named").unwrap().node, unnamed.0);
-    mount.unlink(&ROOT, NodeId::ROOT, b"named").unwrap();
+    mount.unlink(NodeId::ROOT, b"named").unwrap();
     assert_eq!(mount.bytes(unnamed), b"unnamed");
     for file in [file, unnamed] {
         mount.forget(file.0, 1);
-        assert_eq!(mount.getattr(&ROOT, file.0), Err(Errno::STALE));
+        assert_eq!(mount.getattr(file.0), Err(Errno::STALE));
     }
 }
 
@@ -748,9 +737,9 @@ fn flags_forbid_each_change_without_opens() {
     let refused = || {
         assert_eq!(write(0), Err(Errno::PERM));
         assert_eq!(mount.change(file.0, cut), Err(Errno::PERM));
-        let copied = mount.copy_file_range(&ROOT, end(other), end(file), 4096);
+        let copied = mount.copy_file_range(end(other), end(file), 4096);
         assert_eq!(copied, Err(Errno::PERM));
-        let punched = mount.fallocate(&ROOT, file.0, file.1, (0, 4096), 3);
+        let punched = mount.fallocate(file.0, (0, 4096), 3);
         assert_eq!(punched, Err(Errno::PERM));
     };
     set_flags(0x20);
@@ -772,9 +761,9 @@ fn a_capability_is_taken_by_a_write_without_opens() {
         mount.put(file, 0, b"written");
         let how = XattrHow::default();
         let name = b"security.capability";
-        mount.setxattr(&ROOT, file.0, name, b"cap", how).unwrap();
+        mount.setxattr(file.0, name, b"cap", how).unwrap();
         mount.put(file, 0, b"again");
-        let found = mount.getxattr(&ROOT, file.0, name, &mut []);
+        let found = mount.getxattr(file.0, name, &mut []);
         assert_eq!(found, Err(Errno::NODATA));
     }
 }

@@ -179,9 +179,7 @@ fn a_page_that_was_dropped_and_reread_is_dropped_again_by_the_next_buffered_writ
     let read = |number: u64, count: usize| {
         let mut out = vec![0; count * 4096];
         let how = ReadHow::default();
-        mount
-            .read(&USER, node, handle, number * 4096, &mut out, &how)
-            .unwrap();
+        mount.read(node, number * 4096, &mut out, &how).unwrap();
     };
     let drop_by_direct = |number: u64| {
         let written = mount.write(&USER, node, handle, number * 4096, &PAGE, &DIRECT);
@@ -273,12 +271,12 @@ fn pages_are_dropped_before_a_change_fails_that_may_have_got_half_way() {
     mount.put((node, handle), 0, &PAGE);
     let too_much = 1 << 40;
     for mode in [0, 0x11] {
-        let refused = mount.fallocate(&USER, node, handle, (4096, too_much), mode);
+        let refused = mount.fallocate(node, (4096, too_much), mode);
         assert_eq!(refused, Err(Errno::NOSPC));
         assert_eq!(drain(&kernel.here), [(node, 4096, too_much)]);
     }
     let file = (node, handle);
-    let refused = mount.copy_file_range(&USER, end(file, 0), end(file, 1024), 4096);
+    let refused = mount.copy_file_range(end(file, 0), end(file, 1024), 4096);
     assert_eq!(refused, Err(Errno::INVAL));
     assert_eq!(drain(&kernel.here), [(node, 1024, 4096)]);
     assert_eq!(drain(&kernel.elsewhere), [], "nothing is left for later");
@@ -310,7 +308,7 @@ fn pages_are_dropped_before_a_copy_fails_that_cannot_be_synced() {
     let synced = (entry.node, handle(opened));
     mount.put(source, 0, &PAGE);
     device.add(Fault::WriteRange { range: 0..u64::MAX });
-    let failed = mount.copy_file_range(&USER, end(source, 0), end(synced, 8192), 4096);
+    let failed = mount.copy_file_range(end(source, 0), end(synced, 8192), 4096);
     assert_eq!(failed, Err(Errno::IO));
     assert_eq!(drain(&kernel.here), [(synced.0, 8192, 4096)]);
     device.heal();
@@ -329,11 +327,11 @@ fn pages_behind_a_copy_are_dropped_if_a_later_part_of_it_has_failed() {
     mount.put(source, PART as u64, &PAGE);
     mount.volume().sync().unwrap();
     let len = (PART + PAGE.len()) as u64;
-    let copied = mount.copy_file_range(&USER, end(source, 0), end(copy, 1), len);
+    let copied = mount.copy_file_range(end(source, 0), end(copy, 1), len);
     assert_eq!(copied, Ok(len));
     assert_eq!(drain(&kernel.here), []);
     device.add(Fault::ReadRange { range: 0..u64::MAX });
-    let copied = mount.copy_file_range(&USER, end(source, 0), end(copy, 1), len);
+    let copied = mount.copy_file_range(end(source, 0), end(copy, 1), len);
     assert_eq!(copied, Ok(PART as u64));
     let rest = (copy.0, 1 + PART as u64, PAGE.len() as u64);
     assert_eq!(drain(&kernel.here), [rest]);

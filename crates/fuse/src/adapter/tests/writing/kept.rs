@@ -50,7 +50,7 @@ fn handles_are_their_openers_until_they_are_released() {
     for (released, handle) in handles.iter().enumerate() {
         // The two writable handles are released last.
         assert!(is_written());
-        mount.release(&ROOT, node, *handle).unwrap();
+        mount.release(*handle).unwrap();
         assert!(mount.handles.get(*handle).is_none());
         assert_eq!(mount.handles.len(), 3 - released);
     }

@@ -11,7 +11,7 @@ fn syncing_data_writes_no_times() {
     let volume = mount.volume();
     let id = mount.node(file.0).unwrap().id;
     volume.set_inode_flags(id, InodeFlags::NODATACOW).unwrap();
-    let sync = |data_only| mount.fsync(&ROOT, file.0, file.1, data_only).unwrap();
+    let sync = |data_only| mount.fsync(file.0, Some(file.1), data_only).unwrap();
     let written = || {
         let stats = volume.writer_stats().unwrap();
         stats.commits + stats.logs
