@@ -12,6 +12,8 @@
 mod atime;
 mod attr;
 mod delalloc;
+mod delalloc_attr;
+mod dirty_files;
 mod draft;
 mod evict;
 mod hold;
@@ -32,12 +34,14 @@ mod xattr;
 
 pub use atime::AtimePolicy;
 pub use attr::Attr;
+pub(crate) use attr::SETGID;
 #[cfg(test)]
 pub(crate) use delalloc::VISITS;
 pub(crate) use delalloc::{
-    DelallocRequest, DelallocReservation, DirtyFiles, DirtyRanges, MAX_EXTENT_BYTES, SeenErrors,
-    WINDOW_BYTES, WriteBuffer, WritebackErrors,
+    DelallocRequest, DelallocReservation, DirtyRanges, MAX_EXTENT_BYTES, SeenErrors, WINDOW_BYTES,
+    WriteBuffer, WritebackErrors,
 };
+pub(crate) use dirty_files::DirtyFiles;
 pub(crate) use draft::{Bytes, Draft, Stamps};
 pub(crate) use evict::{EVICTED_AT_ONCE, ItemDeletions, all_items};
 pub(crate) use hold::InodeHold;

@@ -16,9 +16,15 @@ use rustix::io::Errno;
 use ubtrfs_format::item::{FileKind, RootItemFlags};
 use ubtrfs_storage::FileId;
 
-pub use self::caller::{Caller, Mask, READ, SEARCH, WRITE};
+pub use self::caller::Caller;
 use crate::error::Error;
 use crate::volume::Volume;
+
+/// Requested rights: read 4, write 2, execute or search 1.
+pub type Mask = u32;
+pub const READ: Mask = 4;
+pub const WRITE: Mask = 2;
+pub const SEARCH: Mask = 1;
 
 const STICKY: u32 = 0o1000;
 

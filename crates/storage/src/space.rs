@@ -24,6 +24,7 @@ mod device_set;
 mod free_space;
 pub(crate) mod free_space_tree;
 mod nocow;
+mod nocow_writers;
 mod reserve;
 mod space_info;
 mod trim;

@@ -543,7 +543,7 @@ impl Files {
         }
         state
             .buffer
-            .write(files, part.to, &bytes, sectorsize, delalloc);
+            .write(files.buffer_pool(), part.to, &bytes, sectorsize, delalloc);
         Ok(())
     }
 

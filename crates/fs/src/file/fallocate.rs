@@ -552,7 +552,7 @@ impl Files {
             let delalloc = edges.split(WriteBuffer::need_bytes(from, to - from, sectorsize));
             state
                 .buffer
-                .write(files, from, &zeros, sectorsize, delalloc);
+                .write(files.buffer_pool(), from, &zeros, sectorsize, delalloc);
             files.add(inode);
         }
         Ok(size)

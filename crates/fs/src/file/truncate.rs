@@ -116,7 +116,8 @@ impl Files {
         {
             let files = &self.inodes.dirty;
             let sector = delalloc.split(delalloc.data_bytes());
-            state.buffer.write(files, start, &kept, sectorsize, sector);
+            let pool = files.buffer_pool();
+            state.buffer.write(pool, start, &kept, sectorsize, sector);
             files.add(inode);
         }
         // Readers use the new size while the steps below run.

@@ -272,7 +272,7 @@ impl Files {
             return Err(error);
         }
         let buffer = &mut state.buffer;
-        buffer.write(files, offset, bytes, sectorsize, space.need);
+        buffer.write(files.buffer_pool(), offset, bytes, sectorsize, space.need);
         if space.ahead.data_bytes() > 0 {
             buffer.reserve_ahead(end, sectorsize, space.ahead);
         }

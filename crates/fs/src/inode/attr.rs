@@ -8,6 +8,9 @@ use super::Inodes;
 use super::inode_item::{inode_item_cached, kind_of};
 use crate::error::Result;
 
+/// The set-group-id bit of a mode.
+pub(crate) const SETGID: u32 = 0o2000;
+
 /// The attributes of an inode that `stat` and `statx` return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {

@@ -2,24 +2,21 @@
 //!
 //! Each file with buffered data has a `buffer`, whose bytes are in `dirty_ranges` and count against the `buffer_pool`
 //! of the volume. `reservation` is the space set aside for its extents, and `count` the sectors without one.
-//! `dirty_files` lists these files, `attr` adds the data to their attributes, and `writeback_errors` keeps losses for
-//! the next sync.
+//! `writeback_errors` keeps losses for the next sync.
 //!
-//! Not here: how data becomes extents (`file::write_back`).
+//! Not here: the list of these files (`dirty_files`), how data becomes extents (`file::write_back`).
 
-mod attr;
 mod buffer;
 mod buffer_pool;
 mod count;
-mod dirty_files;
 mod dirty_ranges;
 mod reservation;
 mod writeback_errors;
 
 pub(crate) use buffer::WriteBuffer;
-pub(crate) use dirty_files::DirtyFiles;
+pub(crate) use buffer_pool::{BufferPool, WINDOW_BYTES};
+pub(crate) use dirty_ranges::DirtyRanges;
 #[cfg(test)]
 pub(crate) use dirty_ranges::VISITS;
-pub(crate) use dirty_ranges::{DirtyRanges, WINDOW_BYTES};
 pub(crate) use reservation::{DelallocRequest, DelallocReservation, MAX_EXTENT_BYTES};
 pub(crate) use writeback_errors::{SeenErrors, WritebackErrors};

@@ -6,6 +6,7 @@ use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 use ubtrfs_storage::{EditEstimate, FileId, lock};
 
+use super::attr::SETGID;
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
 use super::xattr::{XattrMode, find_xattr};
@@ -13,7 +14,6 @@ use super::{Attr, Inodes, note_times};
 use crate::error::{Error, Result};
 
 const SETUID: u32 = 0o4000;
-pub(crate) const SETGID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 const PERMISSIONS: u32 = 0o7777;
 

@@ -13,10 +13,10 @@ use ubtrfs_storage::{EditEstimate, FileId, lock};
 use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
+use super::attr::SETGID;
 use super::draft::Draft;
 use super::inode_flag_checks::may_change;
 use super::inode_item::{kind_of, note_change};
-use super::setattr::SETGID;
 use super::{InodeState, Inodes, property};
 use crate::error::{Error, Result};
 use crate::inode::{TRANSID_AT, has_room};

@@ -11,10 +11,8 @@ use ubtrfs_storage::roots::Tree;
 
 use crate::error::Result;
 use crate::inode::property::CompressionProperty;
-use crate::inode::{Inherited, Inode, InodeState, find_xattr, property};
+use crate::inode::{Inherited, Inode, InodeState, SETGID, find_xattr, property};
 use crate::namespace::Namespace;
-
-const SETGID: u32 = 0o2000;
 
 /// Returns the attributes that inodes inherit from `dir`, whose state is `state`.
 pub(super) fn inherited(

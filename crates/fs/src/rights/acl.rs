@@ -1,10 +1,9 @@
-//! POSIX ACLs, evaluated for a caller.
+//! The entries of POSIX ACLs.
 //!
 //! Source of the layout: acl(5) and the kernel's uapi `posix_acl_xattr.h`: a version, then entries of tag,
 //! permissions and id, all little-endian.
 
-use super::{Caller, Mask};
-use crate::inode::Attr;
+use super::Mask;
 
 pub(super) const ACCESS: &[u8] = b"system.posix_acl_access";
 
@@ -12,7 +11,7 @@ const VERSION: u32 = 2;
 const ENTRY_BYTES: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tag {
+pub(super) enum Tag {
     Owner,
     User(u32),
     OwningGroup,
@@ -23,8 +22,8 @@ enum Tag {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    tag: Tag,
-    bits: Mask,
+    pub(super) tag: Tag,
+    pub(super) bits: Mask,
 }
 
 /// Returns the entries of an ACL. Returns None for an invalid or empty value: then the mode is used.
@@ -53,30 +52,4 @@ fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
     };
     let bits = u32::from(u16::from_le_bytes([p0, p1])) & 7;
     Some(Entry { tag, bits })
-}
-
-/// Returns whether an ACL grants all of `mask`, evaluated in the order of acl(5): owner, named users, groups,
-/// others.
-pub(super) fn grants(entries: &[Entry], caller: &Caller, attr: &Attr, mask: Mask) -> bool {
-    let bits = |tag: Tag| entries.iter().find(|entry| entry.tag == tag);
-    let limit = bits(Tag::Mask).map_or(7, |entry| entry.bits);
-    if caller.uid == attr.uid {
-        return bits(Tag::Owner).is_some_and(|entry| entry.bits & mask == mask);
-    }
-    if let Some(named) = bits(Tag::User(caller.uid)) {
-        return named.bits & limit & mask == mask;
-    }
-    let mut groups = entries
-        .iter()
-        .filter(|entry| match entry.tag {
-            Tag::OwningGroup => caller.is_in_group(attr.gid),
-            Tag::Group(gid) => caller.is_in_group(gid),
-            _ => false,
-        })
-        .peekable();
-    if groups.peek().is_some() {
-        // A single group entry must grant all of `mask`.
-        return groups.any(|entry| entry.bits & limit & mask == mask);
-    }
-    bits(Tag::Other).is_some_and(|entry| entry.bits & mask == mask)
 }

@@ -3,7 +3,8 @@
 use ubtrfs_format::item::FileKind;
 use ubtrfs_storage::FileId;
 
-use super::acl;
+use super::acl::{self, Entry, Tag};
+use super::{Mask, SEARCH, WRITE};
 use crate::error::Error;
 use crate::inode::Attr;
 use crate::volume::Volume;
@@ -13,12 +14,6 @@ const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_FOWNER: u32 = 3;
 const CAP_FSETID: u32 = 4;
 const CAP_SYS_ADMIN: u32 = 21;
-
-/// Requested rights: read 4, write 2, execute or search 1.
-pub type Mask = u32;
-pub const READ: Mask = 4;
-pub const WRITE: Mask = 2;
-pub const SEARCH: Mask = 1;
 
 /// The default umask of a caller.
 const UMASK: u32 = 0o022;
@@ -108,7 +103,7 @@ impl Caller {
             None
         };
         let granted = match acl.as_deref().and_then(acl::entries) {
-            Some(entries) => acl::grants(&entries, self, &attr, mask),
+            Some(entries) => self.is_granted_by(&entries, &attr, mask),
             None => self.class_bits(&attr) & mask == mask,
         };
         let is_dir = attr.kind == FileKind::Directory;
@@ -121,6 +116,32 @@ impl Caller {
         let searched =
             self.has(CAP_DAC_READ_SEARCH) && mask & WRITE == 0 && (is_dir || mask & SEARCH == 0);
         Ok(granted || overridden || searched)
+    }
+
+    /// Returns whether an ACL grants it all of `mask`, evaluated in the order of acl(5): owner, named users, groups,
+    /// others.
+    pub(super) fn is_granted_by(&self, entries: &[Entry], attr: &Attr, mask: Mask) -> bool {
+        let bits = |tag: Tag| entries.iter().find(|entry| entry.tag == tag);
+        let limit = bits(Tag::Mask).map_or(7, |entry| entry.bits);
+        if self.uid == attr.uid {
+            return bits(Tag::Owner).is_some_and(|entry| entry.bits & mask == mask);
+        }
+        if let Some(named) = bits(Tag::User(self.uid)) {
+            return named.bits & limit & mask == mask;
+        }
+        let mut groups = entries
+            .iter()
+            .filter(|entry| match entry.tag {
+                Tag::OwningGroup => self.is_in_group(attr.gid),
+                Tag::Group(gid) => self.is_in_group(gid),
+                _ => false,
+            })
+            .peekable();
+        if groups.peek().is_some() {
+            // A single group entry must grant all of `mask`.
+            return groups.any(|entry| entry.bits & limit & mask == mask);
+        }
+        bits(Tag::Other).is_some_and(|entry| entry.bits & mask == mask)
     }
 
     /// Returns the rights that the mode grants it.

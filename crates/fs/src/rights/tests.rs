@@ -65,7 +65,7 @@ fn an_acl_is_asked_in_its_order() {
         (0x20, 0, NOBODY),
     ]);
     let acl = acl::entries(&acl).unwrap();
-    let grants = |who: &Caller, mask| acl::grants(&acl, who, &dir, mask);
+    let grants = |who: &Caller, mask| who.is_granted_by(&acl, &dir, mask);
     assert!(grants(&caller(1000, 1, &[]), 7));
     // The mask removes the write right of all but the owner and others.
     assert!(grants(&caller(2000, 1, &[]), 5));

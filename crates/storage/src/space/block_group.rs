@@ -25,7 +25,7 @@ use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType};
 use ubtrfs_format::ids::{Logical, Transid};
 
 use super::free_space::{ExtentRequest, FreeSpace, FreeSpaceError};
-use super::nocow::NocowWriters;
+use super::nocow_writers::NocowWriters;
 use super::space_info::{SpaceInfo, replace};
 use crate::error::Error;
 use trim::TrimState;

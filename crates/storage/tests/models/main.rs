@@ -1,6 +1,6 @@
-//! Eight files of the crate under loom: `space_info`, `nocow`, `trim_gate`, `root_item`, `flush_order`, and of
-//! `reservation` the files `edit_tallies`, `metadata` and `cache`. loom runs the interleavings of a few threads up to a
-//! number of preemptions, with the memory orders that `sync` models.
+//! Nine files of the crate under loom: `space_info`, `nocow`, `nocow_writers`, `trim_gate`, `root_item`,
+//! `flush_order`, and of `reservation` the files `edit_tallies`, `metadata` and `cache`. loom runs the interleavings
+//! of a few threads up to a number of preemptions, with the memory orders that `sync` models.
 //!
 //! The sources of the counters are compiled here a second time, in modules of the same names. `sync` provides the
 //! atomics and locks of loom. Other modules are replaced by minimal versions.

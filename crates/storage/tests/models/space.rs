@@ -2,6 +2,8 @@
 
 #[path = "../../src/space/nocow.rs"]
 mod nocow;
+#[path = "../../src/space/nocow_writers.rs"]
+mod nocow_writers;
 #[path = "../../src/space/space_info.rs"]
 mod space_info;
 #[path = "../../src/space/trim_gate.rs"]
@@ -17,10 +19,10 @@ use crate::sync::Ordering;
 
 mod block_group {
     #[derive(Debug, Default)]
-    pub(super) struct BlockGroup(super::nocow::NocowWriters);
+    pub(super) struct BlockGroup(super::nocow_writers::NocowWriters);
 
     impl BlockGroup {
-        pub(super) fn nocow_writers(&self) -> &super::nocow::NocowWriters {
+        pub(super) fn nocow_writers(&self) -> &super::nocow_writers::NocowWriters {
             &self.0
         }
     }

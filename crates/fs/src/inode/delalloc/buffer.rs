@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::buffer_pool::{BufferPool, WINDOW_BYTES};
 use super::count::DelallocCount;
-use super::dirty_files::DirtyFiles;
-use super::dirty_ranges::{DirtyRanges, WINDOW_BYTES};
+use super::dirty_ranges::DirtyRanges;
 use super::reservation::DelallocReservation;
 use super::writeback_errors::WritebackErrors;
 
@@ -78,14 +78,14 @@ impl WriteBuffer {
     /// Buffers bytes for which `need_bytes` were reserved.
     pub(crate) fn write(
         &mut self,
-        files: &DirtyFiles,
+        buffer_pool: &Arc<BufferPool>,
         offset: u64,
         bytes: &[u8],
         sectorsize: u64,
         mut delalloc: DelallocReservation,
     ) {
         if self.dirty.is_empty() {
-            self.dirty = DirtyRanges::new(files.buffer_pool());
+            self.dirty = DirtyRanges::new(buffer_pool);
         }
         let end = offset + bytes.len() as u64;
         let sectors = sectors_of(offset..end, sectorsize);

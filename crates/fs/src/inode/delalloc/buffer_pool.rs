@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::dirty_ranges::WINDOW_BYTES;
+/// Bytes of a window: the most that the kernel compresses into one extent.
+pub(crate) const WINDOW_BYTES: u64 = 128 << 10;
 
 /// Counts the buffered bytes of a volume, and recycles the memory of full windows.
 #[derive(Debug)]

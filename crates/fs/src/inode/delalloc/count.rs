@@ -8,7 +8,7 @@
 //! - DELALLOC-COUNT-2: `without_space` is a subset of `counted`, and `bytes` is its length.
 //!
 //! Locks: its mutex is taken while the inode's lock is held, and is held while a count reads the tree.
-//! Not here: the search for extents (`attr`).
+//! Not here: the search for extents (`delalloc_attr`).
 
 use std::ops::Range;
 
@@ -46,7 +46,7 @@ impl DelallocCount {
     }
 
     /// Marks sectors whose extents have changed, so that they are looked up again.
-    pub(super) fn note_changed(&mut self, range: Range<u64>) {
+    pub(crate) fn note_changed(&mut self, range: Range<u64>) {
         self.bytes -= self.without_space.remove(range.clone());
         for sectors in self.counted.take(range) {
             self.waiting.add(sectors);
@@ -55,7 +55,7 @@ impl DelallocCount {
 
     /// Returns the bytes without space. `look_up` returns the parts without space of sectors that are not
     /// counted yet.
-    pub(super) fn bytes<E>(
+    pub(crate) fn bytes<E>(
         &mut self,
         mut look_up: impl FnMut(Range<u64>) -> Result<Vec<Range<u64>>, E>,
     ) -> Result<u64, E> {

@@ -11,13 +11,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::buffer_pool::BufferPool;
+use super::buffer_pool::{BufferPool, WINDOW_BYTES};
 
 #[cfg(test)]
 mod tests;
-
-/// Bytes of a window: the most that the kernel compresses into one extent.
-pub(crate) const WINDOW_BYTES: u64 = 128 << 10;
 
 #[cfg(test)]
 thread_local! {

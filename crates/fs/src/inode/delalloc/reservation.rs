@@ -15,7 +15,7 @@ use ubtrfs_storage::csum_tree::CsumShape;
 use ubtrfs_storage::space::SpaceError;
 use ubtrfs_storage::{EditEstimate, TransactionManager};
 
-use super::dirty_ranges::WINDOW_BYTES;
+use super::buffer_pool::WINDOW_BYTES;
 use crate::error::{Error, Result};
 use crate::inode::Inodes;
 

@@ -10,8 +10,8 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_storage::FileId;
 use ubtrfs_tree::Cursor;
 
+use super::{Attr, Inode, InodeState, Inodes};
 use crate::error::Result;
-use crate::inode::{Attr, Inode, InodeState, Inodes};
 
 impl Inodes {
     /// Returns `stored` with the size and the used bytes including buffered data.

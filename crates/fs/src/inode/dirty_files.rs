@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use ubtrfs_storage::FileId;
 
-use super::buffer_pool::BufferPool;
-use crate::inode::Inode;
+use super::Inode;
+use super::delalloc::BufferPool;
 
 /// The memory of a listed file apart from its data. It matters with many small files.
 const FILE_BYTES: u64 = 1024;
 
-// The files with buffered data, and the budget for that data.
+/// The files with buffered data, and the budget for that data.
 #[derive(Debug)]
 pub(crate) struct DirtyFiles {
     files: Mutex<BTreeMap<FileId, Arc<Inode>>>,
