@@ -20,10 +20,10 @@ mod leaf;
 mod node;
 
 pub use crate::chunk_check::{CorruptChunk, check_chunk};
-pub use error::{CorruptBlock, CorruptItem};
+pub use error::CorruptBlock;
 pub use item::{
     CorruptBlockGroup, CorruptCsumItem, CorruptDev, CorruptDirItem, CorruptExtent,
-    CorruptExtentRef, CorruptFileExtent, CorruptFreeSpace, CorruptInode, CorruptName,
+    CorruptExtentRef, CorruptFileExtent, CorruptFreeSpace, CorruptInode, CorruptItem, CorruptName,
     CorruptRaidStripe, CorruptRoot, ExtentField, RootGeneration,
 };
 

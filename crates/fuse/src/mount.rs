@@ -15,6 +15,7 @@ mod error;
 mod forced_ro;
 mod holders;
 mod live;
+mod mount_place;
 mod options;
 mod privileges;
 mod remount;

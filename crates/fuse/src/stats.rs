@@ -6,6 +6,7 @@
 //! Not here: the interception of requests (`request::Watched`), the output (`report`).
 
 mod discard;
+mod figures;
 mod histogram;
 mod render;
 mod report;

@@ -1,11 +1,6 @@
 //! The defects of a tree block, one variant each.
 
-use super::item::{
-    CorruptBlockGroup, CorruptCsumItem, CorruptDev, CorruptDirItem, CorruptExtent,
-    CorruptExtentRef, CorruptFileExtent, CorruptFreeSpace, CorruptInode, CorruptName,
-    CorruptRaidStripe, CorruptRoot,
-};
-use crate::chunk_check::CorruptChunk;
+use super::item::CorruptItem;
 use crate::csum::CsumMismatch;
 use crate::ids::{Logical, RootId, Transid};
 use crate::key::Key;
@@ -77,40 +72,4 @@ pub enum CorruptBlock {
         #[source]
         defect: CorruptItem,
     },
-}
-
-/// The reason why an item is invalid, by family.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CorruptItem {
-    #[error("item of {found} bytes, not {wanted}")]
-    Size { wanted: u32, found: u32 },
-    /// An inode's items follow its INODE_ITEM or each other.
-    #[error("item before it is {before}, of another inode")]
-    NoInode { before: Key },
-    #[error(transparent)]
-    Inode(#[from] CorruptInode),
-    #[error(transparent)]
-    Name(#[from] CorruptName),
-    #[error(transparent)]
-    DirItem(#[from] CorruptDirItem),
-    #[error(transparent)]
-    FileExtent(#[from] CorruptFileExtent),
-    #[error(transparent)]
-    Csum(#[from] CorruptCsumItem),
-    #[error(transparent)]
-    Root(#[from] CorruptRoot),
-    #[error(transparent)]
-    Extent(#[from] CorruptExtent),
-    #[error(transparent)]
-    ExtentRef(#[from] CorruptExtentRef),
-    #[error(transparent)]
-    BlockGroup(#[from] CorruptBlockGroup),
-    #[error(transparent)]
-    Chunk(#[from] CorruptChunk),
-    #[error(transparent)]
-    Dev(#[from] CorruptDev),
-    #[error(transparent)]
-    FreeSpace(#[from] CorruptFreeSpace),
-    #[error(transparent)]
-    RaidStripe(#[from] CorruptRaidStripe),
 }

@@ -33,13 +33,49 @@ pub use stripe_tree::CorruptRaidStripe;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::BlockContext;
-use super::error::CorruptItem;
+use crate::chunk_check::CorruptChunk;
 use crate::ids::{RootId, objectid};
 use crate::item::{
     BalanceItem, DevReplaceItem, DevStatsItem, DirLogItem, QgroupInfoItem, QgroupLimitItem,
     QgroupStatusItem,
 };
 use crate::key::{Key, KeyType};
+
+/// The reason why an item is invalid, by family.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CorruptItem {
+    #[error("item of {found} bytes, not {wanted}")]
+    Size { wanted: u32, found: u32 },
+    /// An inode's items follow its INODE_ITEM or each other.
+    #[error("item before it is {before}, of another inode")]
+    NoInode { before: Key },
+    #[error(transparent)]
+    Inode(#[from] CorruptInode),
+    #[error(transparent)]
+    Name(#[from] CorruptName),
+    #[error(transparent)]
+    DirItem(#[from] CorruptDirItem),
+    #[error(transparent)]
+    FileExtent(#[from] CorruptFileExtent),
+    #[error(transparent)]
+    Csum(#[from] CorruptCsumItem),
+    #[error(transparent)]
+    Root(#[from] CorruptRoot),
+    #[error(transparent)]
+    Extent(#[from] CorruptExtent),
+    #[error(transparent)]
+    ExtentRef(#[from] CorruptExtentRef),
+    #[error(transparent)]
+    BlockGroup(#[from] CorruptBlockGroup),
+    #[error(transparent)]
+    Chunk(#[from] CorruptChunk),
+    #[error(transparent)]
+    Dev(#[from] CorruptDev),
+    #[error(transparent)]
+    FreeSpace(#[from] CorruptFreeSpace),
+    #[error(transparent)]
+    RaidStripe(#[from] CorruptRaidStripe),
+}
 
 /// An item under check, and the previous one.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,6 @@ use rustix::mount::UnmountFlags;
 use super::another;
 use super::attach::{finish, helper_command};
 use super::error::UnmountError;
-use super::server::connection;
 use crate::mount_table::{TableEntry, mount_table};
 
 /// The mount point of the kernel's FUSE control file system, if mounted.
@@ -98,6 +97,11 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
         }
         (Err(error), _, _) => Err(failed(error)),
     }
+}
+
+/// Returns the number of a mount's connection, which is the kernel's number of its device.
+pub(super) fn connection((major, minor): (u32, u32)) -> u32 {
+    major << 20 | minor
 }
 
 /// Unmounts the file system that is mounted exactly at `mountpoint`.

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use ubtrfs_device::{clock, thread};
 
-use super::detach::{find, resolve};
+use super::detach::{connection, find, resolve};
 use super::holders::holders_of;
 use crate::mount_table::TableEntry;
 
@@ -67,11 +67,6 @@ pub fn mountpoint_of(source: &Path) -> Option<PathBuf> {
     let mut table = super::mount_table().ok()?.into_iter();
     let found = table.find(|entry| entry.is_ours() && entry.source == source);
     found.map(|entry| entry.mountpoint)
-}
-
-/// Returns the number of a mount's connection, which is the kernel's number of its device.
-pub(super) fn connection((major, minor): (u32, u32)) -> u32 {
-    major << 20 | minor
 }
 
 impl Server {

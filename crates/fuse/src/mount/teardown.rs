@@ -7,7 +7,7 @@ use std::time::Duration;
 use ubtrfs_device::thread;
 use ubtrfs_fs::Volume;
 
-use super::session::MountPlace;
+use super::mount_place::MountPlace;
 use crate::adapter::KernelPages;
 
 /// Reports of the server to a process that unmounts. They need no mount table, which may not have all mounts.

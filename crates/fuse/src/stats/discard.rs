@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use ubtrfs_device::DiscardCounts;
 use ubtrfs_fs::{DISCARD_SIZES, DiscardLimits, DiscardMode, DiscardStats, Volume};
 
-use super::render::shown_bytes;
+use super::figures::shown_bytes;
 
 /// A volume's discard settings and totals.
 #[derive(Clone, Copy, Debug)]

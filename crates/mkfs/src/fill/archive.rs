@@ -10,10 +10,10 @@
 //! Not here: the format of archives (`crate::archive`).
 
 mod contents;
+mod named;
 mod names;
 mod node;
 mod replay;
-mod sort;
 mod stored;
 
 use std::ffi::OsStr;

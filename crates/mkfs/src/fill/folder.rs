@@ -15,9 +15,6 @@ mod open_dir;
 mod reader;
 mod xattrs;
 
-pub(super) use self::open_dir::kernel_rdev;
-pub(super) use self::xattrs::is_kept;
-
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};

@@ -16,7 +16,6 @@ use super::LeftOutAcls;
 use super::data_space::PlacedExtent;
 use super::encode::{Encoder, Part};
 use super::error::FillError;
-use super::folder::{is_kept, kernel_rdev};
 use crate::archive::{Member, OwnerNames};
 
 /// The attributes of a file, without its contents.
@@ -63,6 +62,18 @@ impl Attributes {
         };
         (attributes, is_whole)
     }
+}
+
+/// Returns the device number in the kernel's format, as stored in inodes.
+pub(super) fn kernel_rdev(major: u32, minor: u32) -> u64 {
+    u64::from(major) << 20 | u64::from(minor & 0xf_ffff)
+}
+
+/// Returns whether btrfs stores attributes with this name. Others belong to the source file system.
+pub(super) fn is_kept(name: &[u8]) -> bool {
+    let spaces: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"btrfs."];
+    let acls: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+    spaces.iter().any(|space| name.starts_with(space)) || acls.contains(&name)
 }
 
 /// Makes the mode and the ACLs consistent, as if the ACLs had been set on the file.

@@ -39,8 +39,8 @@ use crate::vocabulary::{Op, OpError, Outcome, Slot};
 
 pub use wander::Wanted;
 
-use inode::{Inode, InodeId};
-use subvolume::{Subvolume, SubvolumeId};
+use inode::{Inode, InodeId, SubvolumeId};
+use subvolume::Subvolume;
 
 type Map<K, V> = rpds::RedBlackTreeMapSync<K, V>;
 type OpResult = Result<Outcome, OpError>;

@@ -25,10 +25,12 @@
 mod history;
 mod judge;
 mod logs;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod threads;
 
 pub use history::{History, Mark, Promise, every_sync, every_sync_and_fsync};
-pub use judge::{CrashFault, DataRule, Rules, Verdict, judge_crash};
+pub use judge::{CrashFault, Verdict, judge_crash};
+pub use rules::{DataRule, Rules};
 pub use threads::record_threads;

@@ -5,12 +5,10 @@
 
 use ubtrfs_format::compress::{self, CodecError, Compression};
 
-use super::target::EncodedExtent;
+use super::target::{EncodedExtent, LEAST_SECTOR_BYTES};
 
 /// The kernel's limit for one compressed extent, both before and after compression.
 const MAX_EXTENT_BYTES: u64 = 128 << 10;
-/// Data on disk has whole sectors of at least this size; inline extents may be smaller.
-pub(super) const LEAST_SECTOR_BYTES: u64 = 4096;
 
 /// The fields of an encoded write in the stream.
 #[derive(Clone, Copy, Debug)]

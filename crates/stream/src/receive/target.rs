@@ -10,8 +10,10 @@ use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fs::FileTime;
 use ubtrfs_fs::rights::Refused;
 
-use super::encoded::LEAST_SECTOR_BYTES;
 use super::path::TreePath;
+
+/// Data on disk has whole sectors of at least this size; inline extents may be smaller.
+pub(super) const LEAST_SECTOR_BYTES: u64 = 4096;
 
 /// The sender's identification of a subvolume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -22,8 +22,7 @@ use ubtrfs_fs::Snapshot;
 use ubtrfs_tree::{Comparison, Difference, RecentLeaves, TreeError};
 
 use super::error::{Result, SendError};
-use super::file_tree::{FileTree, Name, ROOT_DIR, push_names};
-use super::walk::is_inode;
+use super::file_tree::{FileTree, Name, ROOT_DIR, is_inode, push_names};
 use crate::scoped_thread;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeItem, InodeRefs};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
@@ -20,6 +20,11 @@ pub(super) const MAX_PATH_BYTES: usize = 4095;
 const MAX_NAMES: usize = 1 << 16;
 /// The root directory of every subvolume.
 pub(super) const ROOT_DIR: u64 = InodeNr::FIRST_FREE.0;
+
+/// Returns whether an objectid is a user-visible inode, as opposed to an internal list of the file system.
+pub(super) fn is_inode(objectid: u64) -> bool {
+    (InodeNr::FIRST_FREE.0..=RootId::LAST_FREE).contains(&objectid)
+}
 
 /// A name of an inode.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{Difference, Item};
 
@@ -13,11 +12,6 @@ use super::receiver::Progress;
 use super::spilled::{FirstSeen, InodeList};
 use super::update::Update;
 use crate::format::Command;
-
-/// Returns whether an objectid is a user-visible inode, as opposed to an internal list of the file system.
-pub(super) fn is_inode(objectid: u64) -> bool {
-    (InodeNr::FIRST_FREE.0..=RootId::LAST_FREE).contains(&objectid)
-}
 
 impl Job<'_> {
     /// Updates all differing inodes. Returns the directories among them, ascending.

@@ -14,10 +14,10 @@ use std::path::PathBuf;
 
 use ubtrfs_format::item::{FileKind, InodeFlags};
 use ubtrfs_format::limits;
-use ubtrfs_spill::{Log, Paged, Paging};
+use ubtrfs_spill::{Log, Paged, Paging, Sorted, Sorter};
 
+use super::named::Named;
 use super::node::{Children, NONE, Node, NodeId};
-use super::sort::sorted;
 use crate::archive::ArchiveError;
 use crate::error::MkfsError;
 use crate::fill::error::FillError;
@@ -411,6 +411,18 @@ impl Names {
         Ok(())
     }
 
+    /// Sorts all nodes with a name.
+    fn sorted(&self) -> io::Result<Sorted<Named>> {
+        let mut sorter = Sorter::new(&self.scratch.dir, self.scratch.memory_bytes / 8);
+        for id in 1..self.len() {
+            let node = self.node(id)?;
+            if !node.is_replaced {
+                sorter.push(Named::new(node.parent, self.name(&node)?, id))?;
+            }
+        }
+        sorter.finish()
+    }
+
     /// Sorts all nodes with a name, by directory and then by name. The children of a directory become contiguous, and
     /// the directory records their range.
     pub(super) fn sort(&mut self) -> Result<Paged<NodeId>> {
@@ -421,8 +433,7 @@ impl Names {
         let mut order = Paged::new(&self.scratch.dir, paging);
         let mut dir = ROOT;
         let mut children = Children::default();
-        let scratch = self.scratch.clone();
-        let mut by_name = sorted(self, &scratch)?;
+        let mut by_name = self.sorted()?;
         while let Some(named) = by_name.next_record()? {
             if named.parent != dir {
                 self.set_children(dir, std::mem::take(&mut children))?;

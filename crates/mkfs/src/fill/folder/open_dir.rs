@@ -13,7 +13,7 @@ use rustix::path::Arg;
 use ubtrfs_format::item::{FileTime, InodeFlags};
 
 use crate::fill::error::FillError;
-use crate::fill::source::{Attributes, Times};
+use crate::fill::source::{Attributes, Times, kernel_rdev};
 
 /// Longer paths are shortened at the front in messages.
 const MAX_TOLD_BYTES: usize = 4096;
@@ -143,11 +143,6 @@ pub(super) fn attributes(stat: &Stat, flags: InodeFlags) -> Attributes {
         xattrs: Vec::new(),
         flags,
     }
-}
-
-/// Returns the device number in the kernel's format, as stored in inodes.
-pub(in crate::fill) fn kernel_rdev(major: u32, minor: u32) -> u64 {
-    u64::from(major) << 20 | u64::from(minor & 0xf_ffff)
 }
 
 fn time(sec: i64, nsec: impl TryInto<u32>) -> FileTime {

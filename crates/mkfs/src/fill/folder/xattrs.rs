@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{fgetxattr, flistxattr, lgetxattr, llistxattr};
 use rustix::io::{Errno, Result};
 
-use crate::fill::source::Xattr;
+use crate::fill::source::{Xattr, is_kept};
 
 /// Suffices for most lists and values.
 const USUAL_BYTES: usize = 1024;
@@ -51,13 +51,6 @@ fn read(
     }
     xattrs.sort_unstable();
     Ok(xattrs)
-}
-
-/// Returns whether btrfs stores attributes with this name. Others belong to the source file system.
-pub(in crate::fill) fn is_kept(name: &[u8]) -> bool {
-    let spaces: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"btrfs."];
-    let acls: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
-    spaces.iter().any(|space| name.starts_with(space)) || acls.contains(&name)
 }
 
 /// Calls `call` again with a buffer of the maximum size if the first one was too small.

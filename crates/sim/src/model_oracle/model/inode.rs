@@ -5,12 +5,23 @@ use std::sync::Arc;
 
 use super::Map;
 use super::content::Content;
-use super::subvolume::SubvolumeId;
 use crate::manifest::{Kind, Time};
 use crate::vocabulary::{Flags, Node, OpError};
 
 /// The root directory of each subvolume.
 pub(super) const ROOT_INO: u64 = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SubvolumeId(pub(super) u64);
+
+impl SubvolumeId {
+    pub(super) fn root(self) -> InodeId {
+        InodeId {
+            subvolume: self,
+            ino: ROOT_INO,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct InodeId {

@@ -1,8 +1,8 @@
 //! Open files, which survive without a name until they are closed.
 
 use super::content::Content;
+use super::inode::SubvolumeId;
 use super::inode::{Body, Inode, InodeId};
-use super::subvolume::SubvolumeId;
 use super::{ModelFs, OpResult};
 use crate::vocabulary::{FsPath, OpError, Outcome, Slot};
 

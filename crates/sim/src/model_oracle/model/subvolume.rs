@@ -1,12 +1,9 @@
 //! Subvolumes and snapshots.
 
-use super::inode::{Body, Directory, Inode, InodeId, ROOT_INO, Target};
+use super::inode::{Body, Directory, Inode, InodeId, ROOT_INO, SubvolumeId, Target};
 use super::lookup::Found;
 use super::{Map, ModelFs, OpResult, TOP};
 use crate::vocabulary::{FsPath, OpError, Outcome, Received};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SubvolumeId(pub(super) u64);
 
 /// The only name of a subvolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,15 +190,6 @@ impl ModelFs {
         match self.find(path)? {
             Found::Inode(id) if id.is_subvolume() => Ok(id.subvolume),
             _ => Err(OpError::InvalidArgument),
-        }
-    }
-}
-
-impl SubvolumeId {
-    pub(super) fn root(self) -> InodeId {
-        InodeId {
-            subvolume: self,
-            ino: ROOT_INO,
         }
     }
 }

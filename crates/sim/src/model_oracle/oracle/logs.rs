@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use super::history::{History, Promise};
-use super::judge::{DataRule, Rules};
+use super::rules::{DataRule, Rules};
 use crate::manifest::{Difference, Entry, Field, Manifest};
 use crate::model::{InodeKey, compare};
 use crate::script::{FsPath, Op};

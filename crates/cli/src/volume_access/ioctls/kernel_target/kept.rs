@@ -10,13 +10,11 @@ use rustix::fs::{AtFlags, FileType, RawMode, XattrFlags, lgetxattr, lsetxattr, s
 use rustix::io::Errno;
 use ubtrfs_stream::TargetError;
 
-use super::open_subvolume::{OpenDir, proc_path};
+use super::open_subvolume::{OpenDir, PERMISSIONS, SET_ID, proc_path};
 
 const CAPABILITY: &[u8] = b"security.capability";
 /// The largest that the kernel knows has 24 bytes.
 const MAX_CAPABILITY_BYTES: usize = 64;
-pub(super) const SET_ID: RawMode = 0o6000;
-pub(super) const PERMISSIONS: RawMode = 0o7777;
 
 #[derive(Debug, Default)]
 pub(super) struct Kept {

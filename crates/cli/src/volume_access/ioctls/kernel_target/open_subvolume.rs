@@ -17,8 +17,9 @@ use ubtrfs_format::ids::InodeNr;
 use ubtrfs_stream::{PathCache, TargetError, TreePath};
 
 use super::super::Asked;
-use super::kept::{PERMISSIONS, SET_ID};
 
+pub(super) const SET_ID: RawMode = 0o6000;
+pub(super) const PERMISSIONS: RawMode = 0o7777;
 /// The most directories of the new subvolume kept open.
 const MAX_DIRS: usize = 64;
 /// The most directories of a clone source kept open. The total of all sources is far below the limit of a

@@ -1,12 +1,10 @@
-//! Sorting of an archive's nodes by directory and name.
+//! The order of an archive's nodes: by directory and name.
 
 use std::io;
 
-use ubtrfs_spill::{RunReader, SortRecord, Sorted, Sorter};
+use ubtrfs_spill::{RunReader, SortRecord};
 
-use super::names::Names;
 use super::node::NodeId;
-use crate::fill::scratch::Scratch;
 
 /// Bytes of the allocator for a name.
 const ALLOCATION_BYTES: usize = 16;
@@ -21,21 +19,9 @@ pub(super) struct Named {
     pub(super) id: NodeId,
 }
 
-/// Sorts all nodes with a name.
-pub(super) fn sorted(names: &Names, scratch: &Scratch) -> io::Result<Sorted<Named>> {
-    let mut sorter = Sorter::new(&scratch.dir, scratch.memory_bytes / 8);
-    for id in 1..names.len() {
-        let node = names.node(id)?;
-        if !node.is_replaced {
-            sorter.push(Named::new(node.parent, names.name(&node)?, id))?;
-        }
-    }
-    sorter.finish()
-}
-
 impl Named {
     // SOURCE-1: the order of the fields is the order of the walk.
-    fn new(parent: NodeId, name: Vec<u8>, id: NodeId) -> Named {
+    pub(super) fn new(parent: NodeId, name: Vec<u8>, id: NodeId) -> Named {
         let mut first = [0; 8];
         let known = name.len().min(first.len());
         first[..known].copy_from_slice(&name[..known]);
