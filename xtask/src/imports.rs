@@ -1,8 +1,10 @@
 //! Imports between the top-level modules of a crate, outside of tests.
 //!
 //! An import is a name in a `use`, or a path in the code; both begin with `crate`, `super` or `self`. A method call
-//! without an import is not detected. Not here: the allowed imports (`tidy::layers`).
+//! without an import is not detected. Not here: the allowed imports (`tidy::layers`), circles below the top
+//! (`circles`).
 
+pub(crate) mod circles;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -36,16 +38,34 @@ pub(crate) struct Site {
 
 /// Finds the imports of each crate below `crates`, by its folder.
 pub(crate) fn of_crates(files: &[File]) -> BTreeMap<String, Imports> {
+    let imports = modules_of_crates(files).into_iter();
+    imports
+        .map(|(name, modules)| (name, of_crate(&modules)))
+        .collect()
+}
+
+/// Lists the modules of each crate below `crates`, by its folder, without those that are only for tests.
+fn modules_of_crates(files: &[File]) -> BTreeMap<String, Vec<Module<'_>>> {
     let mut crates: BTreeMap<String, Vec<Module<'_>>> = BTreeMap::new();
     for file in files {
         if let Some((name, module)) = Module::of_file(file) {
             crates.entry(name).or_default().push(module);
         }
     }
-    let imports = crates.into_iter();
-    imports
-        .map(|(name, modules)| (name, of_crate(&modules)))
-        .collect()
+    for modules in crates.values_mut() {
+        let mut for_tests = BTreeSet::new();
+        for module in modules.iter() {
+            for name in module.source.test_modules() {
+                let mut path = module.path.clone();
+                path.push(name.to_owned());
+                for_tests.insert(path);
+            }
+        }
+        let is_for_tests =
+            |path: &[String]| (1..=path.len()).any(|end| for_tests.contains(&path[..end]));
+        modules.retain(|module| !is_for_tests(&module.path));
+    }
+    crates
 }
 
 struct Module<'a> {
@@ -81,20 +101,8 @@ impl Module<'_> {
 }
 
 fn of_crate(modules: &[Module<'_>]) -> Imports {
-    let mut for_tests = BTreeSet::new();
-    for module in modules {
-        for name in module.source.test_modules() {
-            let mut path = module.path.clone();
-            path.push(name.to_owned());
-            for_tests.insert(path);
-        }
-    }
-    let is_for_tests =
-        |path: &[String]| (1..=path.len()).any(|end| for_tests.contains(&path[..end]));
-    let (top, below): (Vec<&Module<'_>>, Vec<&Module<'_>>) = modules
-        .iter()
-        .filter(|module| !is_for_tests(&module.path))
-        .partition(|module| module.path.is_empty());
+    let (top, below): (Vec<&Module<'_>>, Vec<&Module<'_>>) =
+        modules.iter().partition(|module| module.path.is_empty());
     let mut imports = Imports {
         modules: below.iter().map(|module| module.top().to_owned()).collect(),
         ..Imports::default()
@@ -116,7 +124,7 @@ fn shown_at_top(source: &Source) -> BTreeMap<&str, &str> {
             continue;
         }
         for path in paths_at(&source.code, at + "use ".len()) {
-            let path = match path.as_slice() {
+            let path = match path.segments.as_slice() {
                 ["crate" | "self", rest @ ..] => rest,
                 rest => rest,
             };
@@ -138,7 +146,7 @@ fn add_imports(module: &Module<'_>, shown: &BTreeMap<&str, &str>, imports: &mut 
         line += code[counted..at].matches('\n').count();
         counted = at;
         for path in paths_at(code, at) {
-            let Some(absolute) = absolute(&module.path, &path) else {
+            let Some(absolute) = absolute(&module.path, &path.segments) else {
                 continue;
             };
             let Some(first) = absolute.first().copied() else {
@@ -190,8 +198,15 @@ fn starts_of_paths(code: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns the path or the tree of paths at `at`, each path as its segments.
-fn paths_at(code: &str, at: usize) -> Vec<Vec<&str>> {
+/// A path in the code, or one of a `use`.
+struct CodePath<'a> {
+    segments: Vec<&'a str>,
+    /// The name after `as`.
+    alias: Option<&'a str>,
+}
+
+/// Returns the path or the tree of paths at `at`.
+fn paths_at(code: &str, at: usize) -> Vec<CodePath<'_>> {
     let mut paths = Vec::new();
     let mut tree = PathTree { code, at };
     tree.read(&mut Vec::new(), &mut paths);
@@ -204,7 +219,7 @@ struct PathTree<'a> {
 }
 
 impl<'a> PathTree<'a> {
-    fn read(&mut self, before: &mut Vec<&'a str>, paths: &mut Vec<Vec<&'a str>>) {
+    fn read(&mut self, before: &mut Vec<&'a str>, paths: &mut Vec<CodePath<'a>>) {
         let depth = before.len();
         loop {
             self.skip_space();
@@ -216,8 +231,11 @@ impl<'a> PathTree<'a> {
                 }
                 byte if is_word(byte) || byte == b'*' => {
                     before.push(self.word());
-                    if !self.skip("::") || !self.goes_on() {
-                        paths.push(before.clone());
+                    if !self.skip("::") || !self.is_continued() {
+                        paths.push(CodePath {
+                            segments: before.clone(),
+                            alias: self.alias(),
+                        });
                         break;
                     }
                 }
@@ -227,7 +245,7 @@ impl<'a> PathTree<'a> {
         before.truncate(depth);
     }
 
-    fn group(&mut self, before: &mut Vec<&'a str>, paths: &mut Vec<Vec<&'a str>>) {
+    fn group(&mut self, before: &mut Vec<&'a str>, paths: &mut Vec<CodePath<'a>>) {
         loop {
             self.skip_space();
             match self.byte() {
@@ -244,7 +262,13 @@ impl<'a> PathTree<'a> {
         }
     }
 
-    /// Skips ` as NAME`, and any other text that is not a path.
+    /// Returns NAME if ` as NAME` follows.
+    fn alias(&mut self) -> Option<&'a str> {
+        self.skip_space();
+        self.skip("as ").then(|| self.word())
+    }
+
+    /// Skips any other text that is not a path.
     fn skip_to_end_of_branch(&mut self) {
         while !matches!(self.byte(), b',' | b'}' | 0) {
             self.at += 1;
@@ -277,7 +301,7 @@ impl<'a> PathTree<'a> {
     }
 
     /// Returns whether a path continues after `::`; a generic argument ends it.
-    fn goes_on(&mut self) -> bool {
+    fn is_continued(&mut self) -> bool {
         self.skip_space();
         let byte = self.byte();
         is_word(byte) || byte == b'{' || byte == b'*'

@@ -1,4 +1,5 @@
-//! `cargo xtask imports`: the arrows between the modules of each crate, as text or for graphviz.
+//! `cargo xtask imports`: the arrows between the modules of each crate, as text or for graphviz, and the circles of
+//! files.
 
 #[cfg(test)]
 mod tests;
@@ -8,12 +9,14 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::circles::{self, CIRCLES, Circle};
 use super::{Imports, of_crates};
 use crate::baseline::Baseline;
 use crate::files;
 use crate::tidy;
 
-/// Lists the imports of all crates or of one, and fails if there are more imports against the order than known.
+/// Lists the imports and the circles of all crates or of one. Fails if there are more imports against the order, or
+/// more modules in circles, than known.
 pub(crate) fn run(root: &Path, only: Option<&str>, as_dot: bool) -> ExitCode {
     let files = match files::read_all(root) {
         Ok(files) => files,
@@ -33,13 +36,24 @@ pub(crate) fn run(root: &Path, only: Option<&str>, as_dot: bool) -> ExitCode {
     } else {
         print!("{}", text(&crates));
     }
+    let mut circles = circles::find(&files);
+    circles.retain(|circle| only.is_none_or(|only| circle.folder.split('/').next() == Some(only)));
+    if !as_dot {
+        print!("{}", text_of_circles(&circles));
+    }
     let baseline = Baseline::read(root, tidy::UPWARD);
-    let new = baseline.grown(&tidy::upward(&crates));
-    for change in &new {
+    let new_names = baseline.grown(&tidy::upward(&crates));
+    for change in &new_names {
         let (key, known, found) = (&change.key, change.known, change.found);
         eprintln!("imports: {key}: {found} names, and {known} are known");
     }
-    if new.is_empty() {
+    let baseline = Baseline::read(root, CIRCLES);
+    let new_circles = baseline.grown(&circles::counts(&circles));
+    for change in &new_circles {
+        let (key, known, found) = (&change.key, change.known, change.found);
+        eprintln!("imports: {key}: {found} modules in circles, and {known} are known");
+    }
+    if new_names.is_empty() && new_circles.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -57,6 +71,22 @@ fn text(crates: &BTreeMap<String, Imports>) -> String {
             let up = if arrow.is_upward { "  up" } else { "" };
             let circle = if arrow.in_circle { "  circle" } else { "" };
             let _ = writeln!(text, "  {from} -> {to} {count}{up}{circle}");
+        }
+    }
+    text
+}
+
+fn text_of_circles(circles: &[Circle]) -> String {
+    let mut text = String::new();
+    for circle in circles {
+        let _ = writeln!(
+            text,
+            "circle in {}: {}",
+            circle.folder,
+            circle.modules.join(" ")
+        );
+        for site in &circle.sites {
+            let _ = writeln!(text, "  {}:{} {}", site.file, site.line, site.names);
         }
     }
     text
@@ -99,7 +129,12 @@ struct Arrow<'a> {
 }
 
 fn arrows<'a>(name: &str, imports: &'a Imports) -> Vec<Arrow<'a>> {
-    let reached = reached(imports);
+    let mut next: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (from, to) in imports.arrows.keys() {
+        next.entry(from).or_default().push(to);
+        next.entry(to).or_default();
+    }
+    let reached = reached(&next);
     let arrows = imports.arrows.iter();
     let arrow = |((from, to), sites): (&'a (String, String), &'a Vec<_>)| Arrow {
         from,
@@ -111,14 +146,11 @@ fn arrows<'a>(name: &str, imports: &'a Imports) -> Vec<Arrow<'a>> {
     arrows.map(arrow).collect()
 }
 
-/// Finds the modules reachable from each module along arrows.
-fn reached(imports: &Imports) -> BTreeMap<&str, BTreeSet<&str>> {
-    let mut next: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (from, to) in imports.arrows.keys() {
-        next.entry(from).or_default().push(to);
-        next.entry(to).or_default();
-    }
-    let reach = |from: &str| {
+/// Finds the modules reachable from each module. `next` has the modules that each one uses.
+pub(super) fn reached<'a>(
+    next: &BTreeMap<&'a str, Vec<&'a str>>,
+) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let reach = |from: &'a str| {
         let mut reached = BTreeSet::new();
         let mut waiting = next[from].clone();
         while let Some(module) = waiting.pop() {
