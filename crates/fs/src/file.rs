@@ -33,7 +33,8 @@ use decompressed::DecompressedExtents;
 pub(crate) use extent::Extent;
 pub(crate) use extent_edit::ExtentEdit;
 pub use fallocate::Fallocate;
-pub(crate) use sync::{Durable, FileSync};
+pub use sync::Durable;
+pub(crate) use sync::FileSync;
 pub use write_encoded::EncodedData;
 
 use std::sync::{Arc, OnceLock, Weak};

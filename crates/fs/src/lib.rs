@@ -22,7 +22,7 @@ mod sync;
 mod volume;
 
 pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
-pub use file::{CacheStats, EncodedData, Fallocate};
+pub use file::{CacheStats, Durable, EncodedData, Fallocate};
 pub use inode::{AtimePolicy, Attr, Compress, LookupRefs, SetAttr, SetTime, XattrMode};
 pub use namespace::{DirEntry, LastName, NewContents, NewInode, PathEnd, RenameMode};
 pub use snapshot::Snapshot;

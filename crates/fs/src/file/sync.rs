@@ -16,9 +16,10 @@ use crate::inode::{DirtyFiles, Inode, WritebackErrors, look_at_inode};
 
 /// The part of a file that a sync makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durable {
+pub enum Durable {
+    /// Its data, and all changes to its inode.
     All,
-    /// Everything except times.
+    /// Its data, with all items needed to read it, but not its times.
     Data,
 }
 

@@ -97,8 +97,7 @@ impl Volume {
     /// Errors: a failed commit; a failed write-back of this file. The latter is returned until a call has
     /// returned it and later data of the file has been stored.
     pub fn fsync(&self, id: FileId) -> Result<()> {
-        let inode = self.inodes.get(id)?;
-        self.log.sync(&inode, Durable::All, WritebackErrors::report)
+        self.sync_file(id, Durable::All)
     }
 
     /// Makes a file's data durable, with all items needed to read it, but not its times.
@@ -107,9 +106,15 @@ impl Volume {
     ///
     /// Errors: as [`Volume::fsync`].
     pub fn fdatasync(&self, id: FileId) -> Result<()> {
+        self.sync_file(id, Durable::Data)
+    }
+
+    /// Makes `what` of a file durable.
+    ///
+    /// Errors: as [`Volume::fsync`].
+    pub fn sync_file(&self, id: FileId, what: Durable) -> Result<()> {
         let inode = self.inodes.get(id)?;
-        self.log
-            .sync(&inode, Durable::Data, WritebackErrors::report)
+        self.log.sync(&inode, what, WritebackErrors::report)
     }
 
     /// Sets the size of a regular file. A longer file is extended with zeros.

@@ -65,7 +65,10 @@ impl OpenFile {
         self.sync(Durable::Data)
     }
 
-    fn sync(&self, what: Durable) -> Result<()> {
+    /// Makes `what` of the file durable.
+    ///
+    /// Errors: as [`OpenFile::fsync`].
+    pub fn sync(&self, what: Durable) -> Result<()> {
         self.volume.roots.check_process()?;
         nonblocking::check()?;
         let report = |errors: &mut WritebackErrors| errors.report_to(self.hold.seen_errors());

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::InodeFlags;
-use ubtrfs_fs::{AtimePolicy, Error, Fallocate, FileId, OpenFile, Volume};
+use ubtrfs_fs::{AtimePolicy, Durable, Error, Fallocate, FileId, OpenFile, Volume};
 use ubtrfs_fuse_server::request::{
     Context, CopyEnd, Entry, Errno, FileKind, Handle, NewNode, NodeId, OpenFlags, Opened, ReadHow,
     Result, SeekFor, WriteHow,
@@ -326,7 +326,7 @@ impl<S: Source> Adapter<S> {
         &self,
         node: NodeId,
         handle: Option<Handle>,
-        data_only: bool,
+        what: Durable,
     ) -> Result<()> {
         let open = handle.and_then(|handle| self.handles.get(handle));
         let open = open.as_deref();
@@ -335,12 +335,12 @@ impl<S: Source> Adapter<S> {
             return Err(Errno::NOSYS);
         };
         let id = self.node(node)?.id;
-        let outcome = if data_only {
-            fdatasync(volume, id, open)
-        } else {
-            fsync(volume, id, open)
+        let synced = match open {
+            // Each open file reports lost data once.
+            Some(open) => open.file.sync(what),
+            None => volume.sync_file(id, what),
         };
-        let outcome = outcome.map_err(errno);
+        let outcome = synced.map_err(errno);
         if outcome.is_ok()
             && self.connection_flags.writeback_cache
             && self.handles.may_be_written(id)
@@ -499,25 +499,5 @@ impl<S: Source> Adapter<S> {
             Some(volume) if self.connection_flags.writable => Ok(volume),
             _ => Err(Errno::ROFS),
         }
-    }
-}
-
-/// Makes a file durable, except for its times.
-fn fdatasync(
-    volume: &Volume,
-    id: FileId,
-    open: Option<&OpenHandle>,
-) -> std::result::Result<(), Error> {
-    match open {
-        Some(open) => open.file.fdatasync(),
-        None => volume.fdatasync(id),
-    }
-}
-
-/// Makes a file durable; each open file reports lost data once.
-fn fsync(volume: &Volume, id: FileId, open: Option<&OpenHandle>) -> std::result::Result<(), Error> {
-    match open {
-        Some(open) => open.file.fsync(),
-        None => volume.fsync(id),
     }
 }

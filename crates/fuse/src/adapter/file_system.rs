@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ubtrfs_device::{forget_pages, nonblocking};
+use ubtrfs_fs::Durable;
 use ubtrfs_fuse_server::request::{
     AttrChange, Attributes, ConnectionFlags, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno,
     FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow,
@@ -155,7 +156,7 @@ impl<S: Source> FileSystem for Adapter<S> {
     }
 
     fn fsync(&self, _: &Context, node: NodeId, handle: Handle, data_only: bool) -> Result<()> {
-        self.fsync(node, Some(handle), data_only)
+        self.fsync(node, Some(handle), durable(data_only))
     }
 
     fn fsyncdir(
@@ -165,7 +166,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         _handle: Handle,
         data_only: bool,
     ) -> Result<()> {
-        self.fsync(node, None, data_only)
+        self.fsync(node, None, durable(data_only))
     }
 
     fn syncfs(&self, _context: &Context) -> Result<()> {
@@ -285,5 +286,14 @@ impl<S: Source> FileSystem for Adapter<S> {
         out: &mut [u8],
     ) -> Result<IoctlAnswer> {
         self.ioctl(context, node, command, input, out)
+    }
+}
+
+/// Returns the part of a file that an fsync or fdatasync makes durable.
+fn durable(data_only: bool) -> Durable {
+    if data_only {
+        Durable::Data
+    } else {
+        Durable::All
     }
 }
