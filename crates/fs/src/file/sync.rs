@@ -120,16 +120,6 @@ impl Files {
         written
     }
 
-    /// Checks that a file without fs-verity is written to. Returns the same as `syncs_writes`.
-    pub(super) fn admit_write(&self, inode: &Inode) -> Result<bool> {
-        let flags = look_at_inode(&inode.tree, inode.id, |item| item.flags())?;
-        if flags.contains(InodeFlags::RO_VERITY) {
-            Err(Error::NotPermitted(inode.id))
-        } else {
-            must_sync(flags)
-        }
-    }
-
     /// Returns whether a write must be durable before it returns (`chattr +S`). Called before anything is
     /// changed.
     ///
@@ -146,7 +136,8 @@ fn keep_first(outcome: &mut Result<()>, error: Error) {
     }
 }
 
-fn must_sync(flags: InodeFlags) -> Result<bool> {
+/// Returns whether a write to a file with these flags must be durable before it returns.
+pub(super) fn must_sync(flags: InodeFlags) -> Result<bool> {
     let syncs = flags.contains(InodeFlags::SYNC);
     if syncs {
         nonblocking::check()?;

@@ -17,10 +17,11 @@ use ubtrfs_storage::{FileId, Reservation, lock};
 use super::Files;
 use super::change::{end_of, note_write, read_file};
 use super::plan::Job;
-use super::sync::FILES_AT_ONCE;
+use super::sync::{FILES_AT_ONCE, must_sync};
 use crate::error::{Error, Result};
 use crate::inode::{
-    DelallocReservation, DirtyRanges, FileExtentsState, Inode, InodeState, WriteBuffer, note_times,
+    DelallocReservation, DirtyRanges, FileExtentsState, Inode, InodeState, WriteBuffer,
+    look_at_inode, note_times,
 };
 
 /// From this size on, whole sectors bypass the buffer.
@@ -98,6 +99,16 @@ impl Files {
             self.write_back(&inode)
         } else {
             Ok(())
+        }
+    }
+
+    /// Checks that a file without fs-verity is written to. Returns the same as `syncs_writes`.
+    fn admit_write(&self, inode: &Inode) -> Result<bool> {
+        let flags = look_at_inode(&inode.tree, inode.id, |item| item.flags())?;
+        if flags.contains(InodeFlags::RO_VERITY) {
+            Err(Error::NotPermitted(inode.id))
+        } else {
+            must_sync(flags)
         }
     }
 
