@@ -27,9 +27,9 @@ pub use transaction::failpoint;
 #[cfg(any(test, feature = "testing"))]
 pub use transaction::testing;
 pub use transaction::{
-    CommitPhases, DataRef, DelayedRefs, DiscardPace, DiskExtent, EditEstimate, EditTarget,
-    EditsInMemory, Entered, FREEING_ITEMS, FullCommitReason, Lifetime, LogOutcome, LogSession,
-    OperationGate, OperationGroup, Origin, PendingSubvolume, Puts, Reservation, SpaceReclaim,
-    TransactionHandle, TransactionManager, TransactionOptions, Waits, Wakening, WriterStats,
-    begin_background,
+    CommitPhases, DataRef, DelayedRefs, DiscardPace, DiskExtent, EditCounts, EditEstimate,
+    EditTarget, EditsInMemory, Entered, FREEING_ITEMS, FullCommitReason, Lifetime, LogOutcome,
+    LogSession, OperationGate, OperationGroup, Origin, PendingSubvolume, Puts, Reservation,
+    SpaceReclaim, TransactionHandle, TransactionManager, TransactionOptions, Waits, Wakening,
+    WriterStats, begin_background,
 };

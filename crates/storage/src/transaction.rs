@@ -52,7 +52,7 @@ pub use open::TransactionOptions;
 pub use operation_gate::{Entered, OperationGate, OperationGroup};
 pub use pending_subvolumes::{Origin, PendingSubvolume, Puts};
 pub use reclaim::SpaceReclaim;
-pub use reservation::{EditEstimate, FREEING_ITEMS};
+pub use reservation::{EditCounts, EditEstimate, FREEING_ITEMS};
 pub use stats::{CommitPhases, WriterStats};
 pub use threads::{Wakening, begin_background};
 pub use waits::Waits;

@@ -21,7 +21,7 @@ use super::delayed_refs::DelayedRefs;
 use super::manager::TransactionManager;
 use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
 use super::reclaim::HandleCount;
-use super::reservation::{EditEstimate, ReservationUnits};
+use super::reservation::{EditCounts, ReservationUnits};
 use super::running::RunningTransaction;
 use super::superblock_edits::SuperblockEdits;
 use crate::error::Result;
@@ -36,7 +36,7 @@ pub struct Reservation<'v> {
 
 #[derive(Debug)]
 enum Reserved {
-    Edits(EditEstimate),
+    Edits(EditCounts),
     /// Units of a batch that was reserved earlier.
     Units(ReservationUnits),
 }
@@ -50,7 +50,7 @@ impl<'v> Reservation<'v> {
     }
 
     /// Reserves `cost` without a check for space.
-    pub(super) fn make(manager: &'v TransactionManager, cost: EditEstimate) -> Reservation<'v> {
+    pub(super) fn make(manager: &'v TransactionManager, cost: EditCounts) -> Reservation<'v> {
         manager.reserve(cost);
         Reservation {
             reserved: Some((manager, Reserved::Edits(cost))),
@@ -72,7 +72,7 @@ impl<'v> Reservation<'v> {
 impl Reservation<'_> {
     /// Releases the unused part of the reservation. The operation's edits, `used`, are already counted.
     #[inline]
-    fn release_unused(&mut self, used: EditEstimate) {
+    fn release_unused(&mut self, used: EditCounts) {
         if let Some((manager, Reserved::Units(units))) = &mut self.reserved {
             manager.reservations.release_unused(units, used);
         }
@@ -97,7 +97,7 @@ pub struct TransactionHandle<'v> {
     /// Held until the edits are counted.
     reservation: Reservation<'v>,
     /// The item edits so far. None after any other change, which then counts as the whole reservation.
-    edits: Cell<Option<EditEstimate>>,
+    edits: Cell<Option<EditCounts>>,
     _count: HandleCount,
 }
 
@@ -124,7 +124,7 @@ impl TransactionManager {
         Ok(TransactionHandle {
             guard,
             reservation,
-            edits: Cell::new(Some(EditEstimate::default())),
+            edits: Cell::new(Some(EditCounts::default())),
             _count: HandleCount::one_more(),
         })
     }
@@ -185,11 +185,10 @@ impl TransactionHandle<'_> {
         let count = edits.len() as u64;
         let grown = tree.edit(edits, names, change, self.guard.transid);
         self.guard.grew(grown, count);
-        let more = EditEstimate {
+        let more = EditCounts {
             items: count,
-            bytes: grown.max(0).cast_unsigned(),
             leaves: count,
-            may_use_global_reserve: false,
+            bytes: grown.max(0).cast_unsigned(),
         };
         self.edits
             .update(|edits| edits.map(|edits| edits.and(more)));

@@ -15,7 +15,6 @@ mod worst_case;
 pub(super) use cache::ReservationCache;
 pub(super) use cache::ReservationUnits;
 pub(super) use edit_tallies::EditTallies;
-pub use estimate::{EditEstimate, FREEING_ITEMS};
+pub use estimate::{EditCounts, EditEstimate, FREEING_ITEMS};
 pub(crate) use metadata::MetadataReservations;
 pub(super) use space_queue::SpaceQueues;
-pub(super) use worst_case::EditCounts;

@@ -62,7 +62,7 @@ pub(super) fn is_refused() -> bool {
 impl TransactionManager {
     /// Returns the number of edits in the running transaction.
     pub fn running_edits(&self) -> u64 {
-        self.running.read().counts().edits
+        self.running.read().counts().items
     }
 
     /// Returns whether any operation has a reservation that it has neither used nor released.

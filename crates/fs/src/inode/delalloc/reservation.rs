@@ -13,7 +13,7 @@ use ubtrfs_device::{clock, nonblocking};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_storage::csum_tree::CsumShape;
 use ubtrfs_storage::space::SpaceError;
-use ubtrfs_storage::{EditEstimate, TransactionManager};
+use ubtrfs_storage::{EditCounts, EditEstimate, TransactionManager};
 
 use super::buffer_pool::WINDOW_BYTES;
 use crate::error::{Error, Result};
@@ -52,12 +52,12 @@ pub(crate) struct DelallocRequest {
     pub(crate) hint: Option<Logical>,
 }
 
-// Reserved data space and metadata, released on drop.
+/// Reserved data space and metadata, released on drop.
 #[derive(Debug, Default)]
 pub(crate) struct DelallocReservation {
     manager: Option<Arc<TransactionManager>>,
     data_bytes: u64,
-    cost: EditEstimate,
+    cost: EditCounts,
 }
 
 impl Drop for DelallocReservation {
@@ -77,7 +77,7 @@ impl DelallocReservation {
         cost: EditEstimate,
     ) -> Result<DelallocReservation> {
         let mut delalloc = DelallocReservation::of_data(inodes, data_bytes)?;
-        delalloc.cost = cost.and(inodes.cost_of_data(data_bytes));
+        delalloc.cost = cost.and(inodes.cost_of_data(data_bytes)).counts;
         inodes.transactions()?.reserve(delalloc.cost);
         // The cost above is counted already. This only checks that all reservations still fit.
         let nothing_more = EditEstimate {
@@ -99,7 +99,7 @@ impl DelallocReservation {
         let delalloc = DelallocReservation {
             manager: Some(Arc::clone(manager)),
             data_bytes: 0,
-            cost: cost.and(inodes.cost_of_data(data_bytes)),
+            cost: cost.and(inodes.cost_of_data(data_bytes)).counts,
         };
         manager.reserve(delalloc.cost);
         let _ = inodes.reserve_metadata(EditEstimate::of_freeing())?;
@@ -113,7 +113,7 @@ impl DelallocReservation {
         Ok(DelallocReservation {
             manager: Some(Arc::clone(manager)),
             data_bytes,
-            cost: EditEstimate::default(),
+            cost: EditCounts::default(),
         })
     }
 
@@ -133,7 +133,7 @@ impl DelallocReservation {
         DelallocReservation {
             manager: self.manager.clone(),
             data_bytes,
-            cost: self.cost.take(cost_of_extents(1)),
+            cost: self.cost.take(cost_of_extents(1).counts),
         }
     }
 
@@ -141,7 +141,10 @@ impl DelallocReservation {
     /// global reserve, as long as an operation that frees space still fits: the data was accepted already.
     pub(crate) fn count_piece(&mut self, inodes: &Inodes) -> Result<()> {
         let manager = inodes.transactions()?;
-        let cost = EditEstimate::default().bytes(PIECE_BYTES);
+        let cost = EditCounts {
+            bytes: PIECE_BYTES,
+            ..EditCounts::default()
+        };
         manager.reserve(cost);
         self.cost = self.cost.and(cost);
         let room = EditEstimate::of_freeing();

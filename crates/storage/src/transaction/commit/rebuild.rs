@@ -77,7 +77,7 @@ impl Commit<'_> {
     fn go_on_without(&mut self) {
         let compat = self.roots.superblock().compat_ro();
         self.edits.invalidates_free_space_tree = !compat.contains(CompatRo::BLOCK_GROUP_TREE);
-        if self.counts.edits > 0 {
+        if self.counts.items > 0 {
             // The space freed by this commit may suffice, so try again in the next one.
             self.manager.wake_cleaner();
         }
@@ -97,7 +97,7 @@ impl Commit<'_> {
         let old = old.map_or(0, |tree| tree.item().bytes_used.get()) / nodesize as u64;
         let gone = old + (caches.changes.len() + caches.extents.len()) as u64;
         Ok(EditCounts {
-            edits: blocks + gone,
+            items: blocks + gone,
             bytes: blocks * nodesize as u64 / 2,
             ..EditCounts::default()
         })
@@ -169,11 +169,11 @@ impl Commit<'_> {
         }
         let caches = self.v1_caches(Some(group.start()))?;
         let counts = EditCounts {
-            edits: (caches.changes.len() + caches.extents.len()) as u64,
+            items: (caches.changes.len() + caches.extents.len()) as u64,
             ..EditCounts::default()
         };
         let has_room =
-            counts.edits == 0 || self.manager.extend_commit_reservation(self.counts, counts);
+            counts.items == 0 || self.manager.extend_commit_reservation(self.counts, counts);
         Ok(has_room.then_some(caches))
     }
 

@@ -11,16 +11,15 @@
 //! Locks: none.
 //! Not here: whether there is space (`reservation`).
 
-use super::estimate::EditEstimate;
+use super::estimate::EditCounts;
 use crate::sync::{AtomicU64, Ordering};
 use crate::transaction::stripes::Striped;
 
 /// The edits that one unit covers.
-const UNIT: EditEstimate = EditEstimate {
+const UNIT: EditCounts = EditCounts {
     items: 8,
-    bytes: 1024,
     leaves: 8,
-    may_use_global_reserve: false,
+    bytes: 1024,
 };
 const BATCH_UNITS: u64 = 16;
 /// The maximum for one operation. Larger operations make their own reservation.
@@ -47,7 +46,7 @@ impl ReservationUnits {
     pub(in crate::transaction) const BATCH: ReservationUnits = ReservationUnits(BATCH_UNITS);
 
     /// Returns the units that cover `cost`. Returns None if `cost` is empty or too large for the cache.
-    pub(in crate::transaction) fn of(cost: EditEstimate) -> Option<ReservationUnits> {
+    pub(in crate::transaction) fn of(cost: EditCounts) -> Option<ReservationUnits> {
         let items = cost.items.max(cost.leaves).div_ceil(UNIT.items);
         let units = items.max(cost.bytes.div_ceil(UNIT.bytes));
         (1..=MOST_UNITS)
@@ -57,7 +56,7 @@ impl ReservationUnits {
 
     /// Splits off the units that `used` does not need.
     #[inline]
-    pub(in crate::transaction) fn split_unused(&mut self, used: EditEstimate) -> ReservationUnits {
+    pub(in crate::transaction) fn split_unused(&mut self, used: EditCounts) -> ReservationUnits {
         let items = used.items.max(used.leaves).div_ceil(UNIT.items);
         let needed = items.max(used.bytes.div_ceil(UNIT.bytes)).min(self.0);
         let unused = ReservationUnits(self.0 - needed);
@@ -65,12 +64,11 @@ impl ReservationUnits {
         unused
     }
 
-    pub(in crate::transaction) fn cost(self) -> EditEstimate {
-        EditEstimate {
+    pub(in crate::transaction) fn cost(self) -> EditCounts {
+        EditCounts {
             items: UNIT.items * self.0,
             bytes: UNIT.bytes * self.0,
             leaves: UNIT.leaves * self.0,
-            may_use_global_reserve: false,
         }
     }
 

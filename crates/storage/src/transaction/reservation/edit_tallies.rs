@@ -5,7 +5,7 @@
 //!
 //! Not here: the space that a commit needs for these counts (`worst_case`).
 
-use super::worst_case::EditCounts;
+use super::estimate::EditCounts;
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
 use crate::transaction::stripes::Striped;
 
@@ -47,8 +47,8 @@ impl EditTallies {
     pub(in crate::transaction) fn counts(&self) -> EditCounts {
         let shared = self.shared();
         EditCounts {
-            edits: self.edits(),
-            shared: shared.saturating_sub(self.surplus.load(Ordering::Relaxed)),
+            items: self.edits(),
+            leaves: shared.saturating_sub(self.surplus.load(Ordering::Relaxed)),
             bytes: self.bytes(),
         }
     }

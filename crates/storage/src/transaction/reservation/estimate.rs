@@ -1,4 +1,4 @@
-//! The worst-case size of an operation's edits.
+//! The number and size of an operation's edits, and their worst case.
 
 /// The number of items that the global reserve covers for an operation that frees space. An operation that frees more
 /// items works in steps. On a full volume, the steps are no larger than this.
@@ -6,15 +6,64 @@ pub const FREEING_ITEMS: u64 = 40;
 /// The number of leaves with these items: adjacent items, plus the leaves of a name.
 const FREEING_LEAVES: u64 = 8;
 
+/// The number and size of edits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EditCounts {
+    /// Items inserted, replaced or deleted. An item edited twice counts twice.
+    pub items: u64,
+    /// Leaves of subvolumes with these items. Only leaves that a snapshot may share matter.
+    pub leaves: u64,
+    /// Bytes of inserted values.
+    pub bytes: u64,
+}
+
+impl EditCounts {
+    /// Creates counts of edits that insert no values and are in no subvolume.
+    pub fn items(items: u64) -> EditCounts {
+        EditCounts {
+            items,
+            ..EditCounts::default()
+        }
+    }
+
+    #[must_use]
+    #[inline]
+    pub fn and(self, other: EditCounts) -> EditCounts {
+        EditCounts {
+            items: self.items.saturating_add(other.items),
+            leaves: self.leaves.saturating_add(other.leaves),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    /// Subtracts `part`, saturating at 0, and returns the subtracted counts.
+    pub fn take(&mut self, part: EditCounts) -> EditCounts {
+        let take = |from: &mut u64, wanted: u64| {
+            let taken = wanted.min(*from);
+            *from -= taken;
+            taken
+        };
+        EditCounts {
+            items: take(&mut self.items, part.items),
+            leaves: take(&mut self.leaves, part.leaves),
+            bytes: take(&mut self.bytes, part.bytes),
+        }
+    }
+
+    /// Ignores the leaves unless a snapshot may share them.
+    #[must_use]
+    pub fn with_sharing(self, may_share: bool) -> EditCounts {
+        EditCounts {
+            leaves: if may_share { self.leaves } else { 0 },
+            ..self
+        }
+    }
+}
+
 /// An upper bound for the changes of an operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EditEstimate {
-    /// Items inserted, replaced or deleted.
-    pub items: u64,
-    /// Bytes of inserted values.
-    pub bytes: u64,
-    /// Leaves of subvolumes with these items.
-    pub leaves: u64,
+    pub counts: EditCounts,
     /// The operation frees space in the end, so ENOSPC must not stop it.
     pub may_use_global_reserve: bool,
 }
@@ -23,9 +72,11 @@ impl EditEstimate {
     #[inline]
     pub fn items(items: u64) -> EditEstimate {
         EditEstimate {
-            items,
-            bytes: items * 128,
-            leaves: items,
+            counts: EditCounts {
+                items,
+                leaves: items,
+                bytes: items * 128,
+            },
             may_use_global_reserve: false,
         }
     }
@@ -39,14 +90,14 @@ impl EditEstimate {
     #[must_use]
     #[inline]
     pub fn in_leaves(mut self, leaves: u64) -> EditEstimate {
-        self.leaves = leaves.min(self.items);
+        self.counts.leaves = leaves.min(self.counts.items);
         self
     }
 
     #[must_use]
     #[inline]
     pub fn bytes(mut self, bytes: u64) -> EditEstimate {
-        self.bytes += bytes;
+        self.counts.bytes += bytes;
         self
     }
 
@@ -55,25 +106,15 @@ impl EditEstimate {
     #[inline]
     pub fn and(self, other: EditEstimate) -> EditEstimate {
         EditEstimate {
-            items: self.items.saturating_add(other.items),
-            bytes: self.bytes.saturating_add(other.bytes),
-            leaves: self.leaves.saturating_add(other.leaves),
+            counts: self.counts.and(other.counts),
             may_use_global_reserve: self.may_use_global_reserve || other.may_use_global_reserve,
         }
     }
 
     /// Subtracts `part`, saturating at 0, and returns the subtracted estimate.
     pub fn take(&mut self, part: EditEstimate) -> EditEstimate {
-        let mut take = |from: fn(&mut EditEstimate) -> &mut u64, wanted: u64| {
-            let left = from(self);
-            let taken = wanted.min(*left);
-            *left -= taken;
-            taken
-        };
         EditEstimate {
-            items: take(|cost| &mut cost.items, part.items),
-            bytes: take(|cost| &mut cost.bytes, part.bytes),
-            leaves: take(|cost| &mut cost.leaves, part.leaves),
+            counts: self.counts.take(part.counts),
             may_use_global_reserve: self.may_use_global_reserve,
         }
     }

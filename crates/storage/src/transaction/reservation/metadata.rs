@@ -18,8 +18,8 @@
 use std::sync::Arc;
 
 use super::cache::{ReservationCache, ReservationUnits};
-use super::estimate::EditEstimate;
-use super::worst_case::{EditCounts, TreeSizes};
+use super::estimate::{EditCounts, EditEstimate};
+use super::worst_case::TreeSizes;
 use crate::space::Space;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::transaction::running::RunningTransaction;
@@ -72,7 +72,7 @@ impl MetadataReservations {
     }
 
     /// Counts a reservation until `release`, after the edits are made or abandoned.
-    pub(in crate::transaction) fn reserve(&self, cost: EditEstimate) {
+    pub(in crate::transaction) fn reserve(&self, cost: EditCounts) {
         // RESERVATION-4
         self.reserved_items.fetch_add(cost.items, Ordering::SeqCst);
         self.reserved_leaves
@@ -80,7 +80,7 @@ impl MetadataReservations {
         self.reserved_bytes.fetch_add(cost.bytes, Ordering::SeqCst);
     }
 
-    pub(in crate::transaction) fn release(&self, cost: EditEstimate) {
+    pub(in crate::transaction) fn release(&self, cost: EditCounts) {
         // RESERVATION-2. Release ordering: a thread that sees the lower reservation also sees the edits that replaced
         // it.
         self.reserved_items.fetch_sub(cost.items, Ordering::Release);
@@ -89,12 +89,11 @@ impl MetadataReservations {
         self.reserved_bytes.fetch_sub(cost.bytes, Ordering::Release);
     }
 
-    fn reserved(&self) -> EditEstimate {
-        EditEstimate {
+    fn reserved(&self) -> EditCounts {
+        EditCounts {
             items: self.reserved_items.load(Ordering::SeqCst),
             leaves: self.reserved_leaves.load(Ordering::SeqCst),
             bytes: self.reserved_bytes.load(Ordering::SeqCst),
-            may_use_global_reserve: false,
         }
     }
 
@@ -112,7 +111,7 @@ impl MetadataReservations {
     pub(in crate::transaction) fn release_unused(
         &self,
         units: &mut ReservationUnits,
-        used: EditEstimate,
+        used: EditCounts,
     ) {
         let unused = units.split_unused(used);
         if !unused.is_none() {
@@ -124,11 +123,11 @@ impl MetadataReservations {
     pub(in crate::transaction) fn take_batch(
         &self,
         running: &RunningTransaction,
-        lazy: EditEstimate,
+        lazy: EditCounts,
         units: ReservationUnits,
     ) -> bool {
         let batch = ReservationUnits::BATCH.cost();
-        let with_kept = |more: EditEstimate| {
+        let with_kept = |more: EditCounts| {
             let need = self.need(running, lazy.and(more));
             need.saturating_add(self.global_reserve(need))
         };
@@ -141,7 +140,7 @@ impl MetadataReservations {
         self.reserve(batch);
         if !self
             .space
-            .reserve_metadata(with_kept(EditEstimate::default()))
+            .reserve_metadata(with_kept(EditCounts::default()))
         {
             self.release(batch);
             return false;
@@ -167,7 +166,7 @@ impl MetadataReservations {
     pub(in crate::transaction) fn reserve_space(
         &self,
         running: &RunningTransaction,
-        lazy: EditEstimate,
+        lazy: EditCounts,
         may_use_global_reserve: bool,
     ) -> bool {
         let need = self.need(running, lazy);
@@ -179,11 +178,7 @@ impl MetadataReservations {
     }
 
     /// Releases the excess over a reduced need. No other thread may reserve concurrently.
-    pub(in crate::transaction) fn shrink_to(
-        &self,
-        running: &RunningTransaction,
-        lazy: EditEstimate,
-    ) {
+    pub(in crate::transaction) fn shrink_to(&self, running: &RunningTransaction, lazy: EditCounts) {
         self.drain_cache();
         let need = self.need(running, lazy);
         let with_kept = need.saturating_add(self.global_reserve(need));
@@ -198,14 +193,14 @@ impl MetadataReservations {
     }
 
     /// Returns the worst-case need in bytes for all edits so far, for all reservations and for `more`.
-    fn need(&self, running: &RunningTransaction, more: EditEstimate) -> u64 {
+    fn need(&self, running: &RunningTransaction, more: EditCounts) -> u64 {
         // RESERVATION-2. Edits that replace a reservation concurrently count twice. In the other order, they might not
         // count.
         let reserved = self.reserved().and(more);
         self.need_of(running.counts(), reserved)
     }
 
-    fn need_of(&self, running: EditCounts, reserved: EditEstimate) -> u64 {
+    fn need_of(&self, running: EditCounts, reserved: EditCounts) -> u64 {
         let counts = running.and(self.counts_of(reserved));
         let frozen = self.frozen_need.load(Ordering::SeqCst);
         frozen.saturating_add(self.sizes().worst_case_bytes(counts))
@@ -216,12 +211,12 @@ impl MetadataReservations {
         let mut sizes = self.sizes();
         // The operation may be the last one, after the extent tree has grown by the need of all others.
         sizes.extent_tree = sizes.extent_tree.saturating_add(need);
-        let one = sizes.worst_case_bytes(self.counts_of(EditEstimate::of_freeing()));
+        let one = sizes.worst_case_bytes(self.counts_of(EditEstimate::of_freeing().counts));
         one.max((sizes.all / 4).clamp(MIN_KEPT_RESERVE, MAX_KEPT_RESERVE))
     }
 
-    fn counts_of(&self, cost: EditEstimate) -> EditCounts {
-        EditCounts::of(cost, self.sharing.load(Ordering::Relaxed))
+    fn counts_of(&self, cost: EditCounts) -> EditCounts {
+        cost.with_sharing(self.sharing.load(Ordering::Relaxed))
     }
 
     /// Returns upper bounds for the sizes of the trees after the commit in progress.
@@ -268,10 +263,10 @@ impl MetadataReservations {
         let before = sizes.worst_case_bytes(counts);
         let least = sizes.extents_of_leaf();
         // First leave room for another operation that frees space. Without room for both, the cleaner has priority.
-        for beside in [EditEstimate::of_freeing(), EditEstimate::default()] {
+        for beside in [EditEstimate::of_freeing().counts, EditCounts::default()] {
             let mut refs = most.max(least);
             loop {
-                let more = sizes.worst_case_bytes(counts.and(EditCounts::edits(refs))) - before;
+                let more = sizes.worst_case_bytes(counts.and(EditCounts::items(refs))) - before;
                 let need = self.need(running, beside).saturating_add(more);
                 if self.space.reserve_metadata(need) {
                     // A thread that computed its need before this line did not include `more`, so check again with
@@ -310,7 +305,7 @@ impl MetadataReservations {
             .fetch_add(growth, Ordering::Relaxed);
         let reserved = self
             .space
-            .reserve_metadata(self.need(running, EditEstimate::of_freeing()));
+            .reserve_metadata(self.need(running, EditEstimate::of_freeing().counts));
         if !reserved {
             self.frozen_need.fetch_sub(need, Ordering::Relaxed);
             self.frozen_growth_bytes

@@ -9,8 +9,7 @@ use ubtrfs_device::{clock, nonblocking};
 use ubtrfs_format::ids::Transid;
 
 use super::cache::ReservationUnits;
-use super::estimate::EditEstimate;
-use super::worst_case::EditCounts;
+use super::estimate::{EditCounts, EditEstimate};
 use crate::error::{Error, Result};
 use crate::transaction::handle::Reservation;
 use crate::transaction::manager::TransactionManager;
@@ -188,11 +187,11 @@ impl TransactionManager {
     }
 
     /// Counts a reservation until `release`, after the edits are made or abandoned.
-    pub fn reserve(&self, cost: EditEstimate) {
+    pub fn reserve(&self, cost: EditCounts) {
         self.reservations.reserve(cost);
     }
 
-    pub fn release(&self, cost: EditEstimate) {
+    pub fn release(&self, cost: EditCounts) {
         self.reservations.release(cost);
     }
 
@@ -220,12 +219,12 @@ impl TransactionManager {
     /// Returns whether the memory for deltas has room for edits of `cost`.
     pub fn has_memory_for(&self, cost: EditEstimate) -> bool {
         let bytes = self.bytes_in_memory(&self.running.read());
-        bytes.saturating_add(cost.bytes) <= self.delta_budget_bytes
+        bytes.saturating_add(cost.counts.bytes) <= self.delta_budget_bytes
     }
 
     /// Returns whether edits of `cost` leave enough memory for concurrent operations.
     pub fn would_hold(&self, cost: EditEstimate) -> bool {
-        cost.bytes <= self.delta_budget_bytes / 2
+        cost.counts.bytes <= self.delta_budget_bytes / 2
     }
 
     /// Returns whether a commit should precede edits of `cost`. For callers that hold the extents of a file and
@@ -246,7 +245,7 @@ impl TransactionManager {
             .reservations
             .reserve_for_cleaner(counts, &running, most);
         // If there is no other work, only the cleaner can make room, so it proceeds (CLEAN-2).
-        let is_alone = counts.edits == 0 && running.edits() == 0;
+        let is_alone = counts.items == 0 && running.edits() == 0;
         // A leaf is dropped as a whole, which may exceed the limit by its references.
         let leaf = self.reservations.extents_of_leaf();
         refs.map(|refs| refs.saturating_sub(leaf))
@@ -276,7 +275,7 @@ impl TransactionManager {
         running: &RunningTransaction,
         cost: EditEstimate,
     ) -> Option<Reservation<'_>> {
-        let reservation = Reservation::make(self, cost);
+        let reservation = Reservation::make(self, cost.counts);
         let reserved = || {
             self.reservations
                 .reserve_space(running, self.lazy(), cost.may_use_global_reserve)
@@ -286,7 +285,7 @@ impl TransactionManager {
 
     /// Reserves for a small operation from its thread's cache.
     fn take_cached(&self, cost: EditEstimate) -> Option<Reservation<'_>> {
-        let units = ReservationUnits::of(cost)?;
+        let units = ReservationUnits::of(cost.counts)?;
         let taken = self.reservations.take_cached(units);
         taken.then(|| Reservation::of_units(self, units))
     }
@@ -297,15 +296,15 @@ impl TransactionManager {
         running: &RunningTransaction,
         cost: EditEstimate,
     ) -> Option<Reservation<'_>> {
-        let units = ReservationUnits::of(cost)?;
+        let units = ReservationUnits::of(cost.counts)?;
         let taken = self.reservations.take_batch(running, self.lazy(), units);
         taken.then(|| Reservation::of_units(self, units))
     }
 
     /// Returns the estimate for times that are not in their items yet.
-    fn lazy(&self) -> EditEstimate {
+    fn lazy(&self) -> EditCounts {
         // LAZY-3
-        EditEstimate::items(self.lazy_times.count() as u64)
+        EditEstimate::items(self.lazy_times.count() as u64).counts
     }
 
     /// Retries after an exact count of the shared leaves, which may read nodes.

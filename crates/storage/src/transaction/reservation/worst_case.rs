@@ -9,7 +9,7 @@
 use ubtrfs_format::item::{FileExtentHead, FileExtentRegular};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size};
 
-use super::estimate::EditEstimate;
+use super::estimate::EditCounts;
 
 /// An edit touches a leaf, which may split, and thereby a leaf of the extent tree and one of the free-space tree.
 const BLOCKS_PER_EDIT: u64 = 4;
@@ -17,45 +17,6 @@ const BLOCKS_PER_EDIT: u64 = 4;
 const PATHS: u64 = 48;
 /// Minimum number of tree blocks described by a full extent tree leaf.
 const BLOCKS_PER_LEAF: u64 = 64;
-
-/// The number and size of a transaction's edits.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EditCounts {
-    /// Number of item edits. An item changed twice counts twice.
-    pub(crate) edits: u64,
-    /// Leaves among them that a snapshot may share.
-    pub(crate) shared: u64,
-    /// Bytes of new values.
-    pub(crate) bytes: u64,
-}
-
-impl EditCounts {
-    /// Converts an estimate to counts. `may_share`: whether the items of `cost` may be in leaves that a snapshot
-    /// shares.
-    pub(in crate::transaction) fn of(cost: EditEstimate, may_share: bool) -> EditCounts {
-        EditCounts {
-            edits: cost.items,
-            shared: if may_share { cost.leaves } else { 0 },
-            bytes: cost.bytes,
-        }
-    }
-
-    pub(in crate::transaction) fn edits(edits: u64) -> EditCounts {
-        EditCounts {
-            edits,
-            ..EditCounts::default()
-        }
-    }
-
-    #[must_use]
-    pub(in crate::transaction) fn and(self, other: EditCounts) -> EditCounts {
-        EditCounts {
-            edits: self.edits.saturating_add(other.edits),
-            shared: self.shared.saturating_add(other.shared),
-            bytes: self.bytes.saturating_add(other.bytes),
-        }
-    }
-}
 
 /// The sizes of the trees, in bytes of blocks.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +28,7 @@ pub(crate) struct TreeSizes {
 
 impl TreeSizes {
     pub(in crate::transaction) fn worst_case_bytes(&self, counts: EditCounts) -> u64 {
-        let edited = counts.edits.saturating_mul(BLOCKS_PER_EDIT * self.nodesize);
+        let edited = counts.items.saturating_mul(BLOCKS_PER_EDIT * self.nodesize);
         let touched = edited.saturating_add(self.unsharing(counts));
         // No commit needs more than new copies of all blocks, with the new references.
         let everything = with_splits(self.all).saturating_add(self.added_refs(counts));
@@ -90,7 +51,7 @@ impl TreeSizes {
     /// as the leaf.
     fn added_refs(&self, counts: EditCounts) -> u64 {
         counts
-            .shared
+            .leaves
             .saturating_mul(self.nodesize)
             .min(self.all / 2)
     }
@@ -99,7 +60,7 @@ impl TreeSizes {
     /// split.
     fn unsharing(&self, counts: EditCounts) -> u64 {
         let by = |refs: u64| {
-            let leaves = counts.shared.saturating_mul(refs);
+            let leaves = counts.leaves.saturating_mul(refs);
             leaves.saturating_mul(self.nodesize)
         };
         // Nodes refer to tree blocks.

@@ -1,13 +1,13 @@
 //! Units of the reservation cache. A separate file, because `tests/models` compiles the cache for its own tests.
 
-use crate::transaction::EditEstimate;
+use crate::transaction::EditCounts;
 use crate::transaction::reservation::{ReservationCache, ReservationUnits};
 
 const ITEMS_OF_UNIT: u64 = 8;
 const BATCH_UNITS: u64 = 16;
 
 fn units(count: u64) -> ReservationUnits {
-    ReservationUnits::of(EditEstimate::items(count * ITEMS_OF_UNIT)).unwrap()
+    ReservationUnits::of(EditCounts::items(count * ITEMS_OF_UNIT)).unwrap()
 }
 
 fn count(units: ReservationUnits) -> u64 {
@@ -20,7 +20,7 @@ fn units_that_no_edit_needed_serve_the_next_operation() {
     let cache = ReservationCache::default();
     let mut taken = units(5);
     assert!(cache.refill(taken).is_none());
-    let unused = taken.split_unused(EditEstimate::items(9));
+    let unused = taken.split_unused(EditCounts::items(9));
     assert_eq!((count(taken), count(unused)), (2, 3));
     cache.release(unused);
     cache.consume(taken);
@@ -34,7 +34,10 @@ fn units_that_no_edit_needed_serve_the_next_operation() {
 #[test]
 fn edits_beyond_what_was_taken_leave_nothing_unused() {
     let mut taken = units(2);
-    let unused = taken.split_unused(EditEstimate::items(1).bytes(1 << 20));
+    let unused = taken.split_unused(EditCounts {
+        bytes: 1 << 20,
+        ..EditCounts::items(1)
+    });
     assert!(unused.is_none());
     assert_eq!(count(taken), 2);
 }

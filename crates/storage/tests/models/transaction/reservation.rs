@@ -11,10 +11,9 @@ mod worst_case;
 
 pub(super) use cache::ReservationUnits;
 pub(super) use edit_tallies::EditTallies;
-pub(super) use estimate::EditEstimate;
+pub(super) use estimate::{EditCounts, EditEstimate};
 pub(super) use metadata::MetadataReservations;
-pub(super) use worst_case::EditCounts;
 
 mod estimate {
-    pub(crate) use ubtrfs_storage::EditEstimate;
+    pub(crate) use ubtrfs_storage::{EditCounts, EditEstimate};
 }

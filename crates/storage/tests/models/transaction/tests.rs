@@ -20,10 +20,15 @@ const FREE: u64 = 128 << 30;
 const GLOBAL_RESERVE: u64 = 128 << 20;
 const MANY: u64 = 50_000;
 const NOTHING: EditCounts = EditCounts {
-    edits: 0,
-    shared: 0,
+    items: 0,
+    leaves: 0,
     bytes: 0,
 };
+
+/// Returns the estimate of an operation that edits `items` items.
+fn cost_of(items: u64) -> EditCounts {
+    EditEstimate::items(items).counts
+}
 
 /// A volume with an operation about to change it.
 struct Volume {
@@ -45,9 +50,9 @@ impl Volume {
     }
 
     /// Reserves for an operation.
-    fn reserve(&self, cost: EditEstimate) {
+    fn reserve(&self, cost: EditCounts) {
         self.reservations.reserve(cost);
-        let nothing = EditEstimate::default();
+        let nothing = EditCounts::default();
         assert!(
             self.reservations
                 .reserve_space(&self.running, nothing, false)
@@ -56,7 +61,7 @@ impl Volume {
 
     /// Edits `items` items.
     fn edit(&self, items: u64) {
-        let cost = EditEstimate::items(items);
+        let cost = cost_of(items);
         self.running.0.grew(cost.bytes as i64, cost.items);
     }
 
@@ -72,7 +77,7 @@ impl Volume {
         if let Some(counts) = frozen {
             volume.reservations.freeze(counts);
         }
-        volume.reserve(EditEstimate::items(items));
+        volume.reserve(cost_of(items));
         volume.space.reserved()
     }
 }
@@ -92,13 +97,13 @@ fn spawn(
 fn edits_count_before_their_reservation_is_released() {
     check(4, || {
         let volume = Volume::new();
-        let cost = EditEstimate::items(8);
+        let cost = cost_of(8);
         volume.reserve(cost);
         let operation = spawn(&volume, move |volume| {
             volume.edit(8);
             volume.reservations.release(cost);
         });
-        volume.reserve(EditEstimate::items(1));
+        volume.reserve(cost_of(1));
         volume.has_reserved(Volume::need(9, None));
         operation.join().unwrap();
     });
@@ -108,8 +113,8 @@ fn edits_count_before_their_reservation_is_released() {
 fn cached_units_count_until_the_edits_do() {
     check(4, || {
         let volume = Volume::new();
-        let units = ReservationUnits::of(EditEstimate::items(8)).unwrap();
-        let nothing = EditEstimate::default();
+        let units = ReservationUnits::of(cost_of(8)).unwrap();
+        let nothing = EditCounts::default();
         assert!(
             volume
                 .reservations
@@ -123,7 +128,7 @@ fn cached_units_count_until_the_edits_do() {
         });
         // Another operation drains the cache, because it has found no space.
         volume.reservations.drain_cache();
-        volume.reserve(EditEstimate::items(1));
+        volume.reserve(cost_of(1));
         volume.has_reserved(Volume::need(9, None));
         operation.join().unwrap();
     });
@@ -134,14 +139,14 @@ fn cached_units_count_until_the_edits_do() {
 fn batch_is_reserved_beside_edits_that_replace_a_reservation() {
     check(4, || {
         let volume = Volume::new();
-        let cost = EditEstimate::items(8);
+        let cost = cost_of(8);
         volume.reserve(cost);
         let operation = spawn(&volume, move |volume| {
             volume.edit(8);
             volume.reservations.release(cost);
         });
-        let units = ReservationUnits::of(EditEstimate::items(8)).unwrap();
-        let nothing = EditEstimate::default();
+        let units = ReservationUnits::of(cost_of(8)).unwrap();
+        let nothing = EditCounts::default();
         assert!(
             volume
                 .reservations
@@ -157,8 +162,8 @@ fn batch_is_reserved_beside_edits_that_replace_a_reservation() {
 fn one_of_two_reservations_at_once_sees_both() {
     check(3, || {
         let volume = Volume::new();
-        let operation = spawn(&volume, |volume| volume.reserve(EditEstimate::items(3)));
-        volume.reserve(EditEstimate::items(5));
+        let operation = spawn(&volume, |volume| volume.reserve(cost_of(3)));
+        volume.reserve(cost_of(5));
         operation.join().unwrap();
         volume.has_reserved(Volume::need(8, None));
     });
@@ -168,8 +173,8 @@ fn one_of_two_reservations_at_once_sees_both() {
 fn commit_and_operation_that_reserve_at_once_do_not_miss_each_other() {
     check(3, || {
         let volume = Volume::new();
-        let operation = spawn(&volume, |volume| volume.reserve(EditEstimate::items(MANY)));
-        let more = EditCounts::edits(MANY);
+        let operation = spawn(&volume, |volume| volume.reserve(cost_of(MANY)));
+        let more = EditCounts::items(MANY);
         assert!(
             volume
                 .reservations
@@ -184,13 +189,13 @@ fn commit_and_operation_that_reserve_at_once_do_not_miss_each_other() {
 fn commit_reserves_beside_edits_that_replace_a_reservation() {
     check(4, || {
         let volume = Volume::new();
-        let cost = EditEstimate::items(MANY);
+        let cost = cost_of(MANY);
         volume.reservations.reserve(cost);
         let operation = spawn(&volume, move |volume| {
             volume.edit(MANY);
             volume.reservations.release(cost);
         });
-        let more = EditCounts::edits(MANY);
+        let more = EditCounts::items(MANY);
         assert!(
             volume
                 .reservations
