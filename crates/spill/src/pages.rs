@@ -60,7 +60,9 @@ pub struct Pages<T> {
     /// Maximum number of pages in memory.
     most: usize,
     /// The frames of the pages in memory, by number of the page.
-    held: HashMap<u64, usize>,
+    held: HashMap<u64, usize, foldhash::fast::RandomState>,
+    /// The frame that was used last.
+    last: usize,
     frames: Vec<Frame<T>>,
     /// The position of the clock hand.
     hand: usize,
@@ -86,7 +88,8 @@ impl<T: PageRecord> Pages<T> {
         Pages {
             page_records: paging.page_records,
             most: (paging.memory_bytes / page_bytes).max(2),
-            held: HashMap::new(),
+            held: HashMap::default(),
+            last: 0,
             frames: Vec::new(),
             hand: 0,
             file: SpillFile::new(scratch_dir),
@@ -123,8 +126,15 @@ impl<T: PageRecord> Pages<T> {
 
     /// Finds the frame of a page, and loads the page if necessary.
     fn frame(&mut self, number: u64) -> io::Result<usize> {
+        // Consecutive uses of one page are common, and need no search.
+        let last = self.frames.get_mut(self.last);
+        if let Some(last) = last.filter(|frame| frame.number == Some(number)) {
+            last.was_used = true;
+            return Ok(self.last);
+        }
         if let Some(&frame) = self.held.get(&number) {
             self.frames[frame].was_used = true;
+            self.last = frame;
             return Ok(frame);
         }
         let frame = self.free_frame()?;
@@ -143,6 +153,7 @@ impl<T: PageRecord> Pages<T> {
 
     fn fill(&mut self, frame: usize, number: u64, fill: impl FnOnce(&mut Vec<T>)) {
         self.held.insert(number, frame);
+        self.last = frame;
         let frame = &mut self.frames[frame];
         frame.number = Some(number);
         frame.is_changed = false;
