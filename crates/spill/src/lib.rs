@@ -19,6 +19,7 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod arena;
 mod file;
 mod log;
 mod paged;
@@ -26,6 +27,7 @@ mod pages;
 mod scratch_dir;
 mod sorter;
 
+pub use arena::{Position, Tail};
 pub use log::{Log, LogReader};
 pub use paged::Paged;
 pub use pages::{PageRecord, Pages, Paging};

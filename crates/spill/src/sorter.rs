@@ -1,19 +1,21 @@
 //! External sorting of records.
 //!
-//! Full buffers are sorted and written to a log as runs; at the end all runs are merged. Runs are divided into groups
-//! of records, so that a group is read without the others.
+//! A record is a value of a fixed size, and may have a tail of bytes. Full buffers are sorted and written to a log as
+//! runs; at the end all runs are merged. Runs are divided into groups of records, so that a group is read without the
+//! others.
 //!
 //! Invariants
 //! - SORT-1: memory is limited to the budget, one record, and one block per run. Too many runs are merged early.
 //! - SORT-2: the output is ascending and has exactly the records of the input, including duplicates. Equal
-//!   records are in the order of their runs.
+//!   records are in the order of their runs. Equal records with tails are in the order of the input.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::arena::{Arena, Tail};
 use crate::log::{Log, LogReader, READ_BYTES};
 use crate::scratch_dir::ScratchDir;
 
@@ -27,22 +29,29 @@ const MAX_RUNS: usize = 256;
 pub type RunReader = LogReader<Arc<Log>>;
 
 /// A record that can be sorted in a file.
-pub trait SortRecord: Ord + Sized {
-    /// Returns the number of bytes in memory in addition to the value itself.
-    fn heap_bytes(&self) -> usize {
-        0
-    }
+pub trait SortRecord: Copy {
+    type Tail: Tail;
+
+    /// Compares two records. `tails` returns their tails, which are far from the records in memory.
+    fn compare<'t>(&self, other: &Self, tails: impl FnOnce() -> (&'t [u8], &'t [u8])) -> Ordering;
 
     /// Returns the group. Records must be ordered by group first.
     fn group(&self) -> u64 {
         0
     }
 
+    /// Writes the record without its tail.
     fn write(&self, out: &mut Vec<u8>);
     fn read(from: &mut RunReader) -> io::Result<Self>;
 }
 
 impl<const N: usize> SortRecord for [u64; N] {
+    type Tail = ();
+
+    fn compare<'t>(&self, other: &Self, _: impl FnOnce() -> (&'t [u8], &'t [u8])) -> Ordering {
+        self.cmp(other)
+    }
+
     fn write(&self, out: &mut Vec<u8>) {
         out.extend(self.iter().flat_map(|word| word.to_le_bytes()));
     }
@@ -58,9 +67,9 @@ impl<const N: usize> SortRecord for [u64; N] {
 
 /// Accepts records in any order.
 #[derive(Debug)]
-pub struct Sorter<R> {
-    buffer: Vec<R>,
-    buffered_bytes: usize,
+pub struct Sorter<R: SortRecord> {
+    buffer: Vec<(R, R::Tail)>,
+    arena: Arena,
     budget_bytes: usize,
     runs: Runs,
 }
@@ -70,36 +79,56 @@ pub struct Sorter<R> {
 struct Runs {
     log: Log,
     runs: Vec<Run>,
+    /// A record in the file's format.
+    bytes: Vec<u8>,
 }
 
 /// The range of each group in the log.
 type Run = Vec<(u64, Range<u64>)>;
 
+impl<R: SortRecord<Tail = ()>> Sorter<R> {
+    pub fn push(&mut self, record: R) -> io::Result<()> {
+        self.push_with_tail(record, &[])
+    }
+}
+
 impl<R: SortRecord> Sorter<R> {
     pub fn new(scratch_dir: &ScratchDir, budget_bytes: usize) -> Sorter<R> {
         Sorter {
             buffer: Vec::new(),
-            buffered_bytes: 0,
+            arena: Arena::default(),
             budget_bytes,
             runs: Runs::new(scratch_dir),
         }
     }
 
-    pub fn push(&mut self, record: R) -> io::Result<()> {
-        let record_bytes = size_of::<R>() + record.heap_bytes();
+    pub fn push_with_tail(&mut self, record: R, tail: &[u8]) -> io::Result<()> {
+        let held = (self.buffer.len() + 1) * size_of::<(R, R::Tail)>() + self.arena.len_bytes();
         // SORT-1
-        if self.buffered_bytes + record_bytes > self.budget_bytes && !self.buffer.is_empty() {
+        if held + tail.len() > self.budget_bytes && !self.buffer.is_empty() {
             self.write_run()?;
         }
-        self.buffered_bytes += record_bytes;
-        self.buffer.push(record);
+        let tail = R::Tail::push(&mut self.arena, tail);
+        self.buffer.push((record, tail));
         Ok(())
     }
 
+    fn sort(&mut self) {
+        let arena = &self.arena;
+        self.buffer.sort_unstable_by(|(a, a_tail), (b, b_tail)| {
+            let order = a.compare(b, || (a_tail.get(arena), b_tail.get(arena)));
+            // SORT-2
+            order.then_with(|| a_tail.cmp(b_tail))
+        });
+    }
+
     fn write_run(&mut self) -> io::Result<()> {
-        self.buffer.sort_unstable();
-        self.runs.write(self.buffer.drain(..).map(Ok))?;
-        self.buffered_bytes = 0;
+        self.sort();
+        self.runs.begin();
+        for (record, tail) in self.buffer.drain(..) {
+            self.runs.push(&record, tail.get(&self.arena))?;
+        }
+        self.arena = Arena::default();
         if self.runs.runs.len() < MAX_RUNS {
             return Ok(());
         }
@@ -107,20 +136,24 @@ impl<R: SortRecord> Sorter<R> {
         let mut joined = Runs::new(self.runs.log.scratch_dir());
         let runs = std::mem::replace(&mut self.runs, Runs::new(joined.log.scratch_dir()));
         let mut merge = Merge::<R>::new(&Arc::new(runs.log), &runs.runs, None)?;
-        joined.write(std::iter::from_fn(|| merge.next().transpose()))?;
+        joined.begin();
+        while let Some((record, tail)) = merge.next()? {
+            joined.push(&record, tail)?;
+        }
         self.runs = joined;
         Ok(())
     }
 
     pub fn finish(mut self) -> io::Result<Sorted<R>> {
         if self.runs.runs.is_empty() {
-            self.buffer.sort_unstable();
+            self.sort();
         } else if !self.buffer.is_empty() {
             self.write_run()?;
             self.buffer = Vec::new();
         }
         Ok(Sorted {
             memory: self.buffer.into_iter(),
+            arena: self.arena,
             log: Arc::new(self.runs.log),
             runs: self.runs.runs,
             merge: None,
@@ -133,60 +166,72 @@ impl Runs {
         Runs {
             log: Log::new(scratch_dir, READ_BYTES),
             runs: Vec::new(),
+            bytes: Vec::new(),
         }
     }
 
-    /// Writes sorted records as one run.
-    fn write<R: SortRecord>(
-        &mut self,
-        records: impl Iterator<Item = io::Result<R>>,
-    ) -> io::Result<()> {
-        let mut run = Run::new();
-        let mut bytes = Vec::new();
-        for record in records {
-            let record = record?;
-            bytes.clear();
-            record.write(&mut bytes);
-            let at = self.log.push(&bytes)?;
-            let end = self.log.len_bytes();
-            match run.last_mut() {
-                Some((group, range)) if *group == record.group() => range.end = end,
-                _ => run.push((record.group(), at..end)),
-            }
+    fn begin(&mut self) {
+        self.runs.push(Run::new());
+    }
+
+    /// Appends the next record of the last run.
+    fn push<R: SortRecord>(&mut self, record: &R, tail: &[u8]) -> io::Result<()> {
+        self.bytes.clear();
+        record.write(&mut self.bytes);
+        if R::Tail::EXISTS {
+            let len = tail.len() as u32;
+            self.bytes.extend_from_slice(&len.to_le_bytes());
+            self.bytes.extend_from_slice(tail);
         }
-        self.runs.push(run);
+        let at = self.log.push(&self.bytes)?;
+        let end = self.log.len_bytes();
+        let run = self.runs.last_mut().expect("a run has begun");
+        match run.last_mut() {
+            Some((group, range)) if *group == record.group() => range.end = end,
+            _ => run.push((record.group(), at..end)),
+        }
         Ok(())
     }
 }
 
 /// Records in ascending order.
 #[derive(Debug)]
-pub struct Sorted<R> {
+pub struct Sorted<R: SortRecord> {
     /// All records, if there are no runs.
-    memory: std::vec::IntoIter<R>,
+    memory: std::vec::IntoIter<(R, R::Tail)>,
+    arena: Arena,
     log: Arc<Log>,
     runs: Vec<Run>,
     merge: Option<Merge<R>>,
 }
 
 impl<R: SortRecord> Sorted<R> {
+    /// Removes the first record, and returns it with its tail.
+    pub fn next_with_tail(&mut self) -> io::Result<Option<(R, &[u8])>> {
+        if self.runs.is_empty() {
+            let next = self.memory.next();
+            return Ok(next.map(|(record, tail)| (record, tail.get(&self.arena))));
+        }
+        if self.merge.is_none() {
+            self.merge = Some(Merge::new(&self.log, &self.runs, None)?);
+        }
+        match &mut self.merge {
+            Some(merge) => merge.next(),
+            None => Ok(None),
+        }
+    }
+
     /// Removes the first record.
     pub fn next_record(&mut self) -> io::Result<Option<R>> {
-        if self.runs.is_empty() {
-            return Ok(self.memory.next());
-        }
-        let merge = match &mut self.merge {
-            Some(merge) => merge,
-            None => self.merge.insert(Merge::new(&self.log, &self.runs, None)?),
-        };
-        merge.next()
+        let next = self.next_with_tail()?;
+        Ok(next.map(|(record, _)| record))
     }
 
     /// Reads the records of a group, without removing them.
     pub fn group(&self, group: u64) -> io::Result<Group<'_, R>> {
         let held = self.memory.as_slice();
-        let start = held.partition_point(|record| record.group() < group);
-        let end = held.partition_point(|record| record.group() <= group);
+        let start = held.partition_point(|(record, _)| record.group() < group);
+        let end = held.partition_point(|(record, _)| record.group() <= group);
         let merge = if self.runs.is_empty() {
             None
         } else {
@@ -194,42 +239,77 @@ impl<R: SortRecord> Sorted<R> {
         };
         Ok(Group {
             memory: held[start..end].iter(),
+            arena: &self.arena,
             merge,
-            last: None,
         })
     }
 }
 
 /// The records of a group in ascending order.
 #[derive(Debug)]
-pub struct Group<'s, R> {
-    memory: std::slice::Iter<'s, R>,
+pub struct Group<'s, R: SortRecord> {
+    memory: std::slice::Iter<'s, (R, R::Tail)>,
+    arena: &'s Arena,
     merge: Option<Merge<R>>,
-    last: Option<R>,
 }
 
 impl<R: SortRecord> Group<'_, R> {
-    pub fn next_record(&mut self) -> io::Result<Option<&R>> {
+    pub fn next_with_tail(&mut self) -> io::Result<Option<(R, &[u8])>> {
         let Some(merge) = &mut self.merge else {
-            return Ok(self.memory.next());
+            let next = self.memory.next();
+            return Ok(next.map(|(record, tail)| (*record, tail.get(self.arena))));
         };
-        self.last = merge.next()?;
-        Ok(self.last.as_ref())
+        merge.next()
     }
 }
 
 #[derive(Debug)]
 struct Merge<R> {
     readers: Vec<RunReader>,
-    heap: BinaryHeap<Reverse<(R, usize)>>,
+    /// The next record of each run.
+    heads: BinaryHeap<Head<R>>,
+    /// The tail of the last record.
+    tail: Vec<u8>,
 }
+
+#[derive(Debug)]
+struct Head<R> {
+    record: R,
+    tail: Vec<u8>,
+    run: usize,
+}
+
+/// In reverse, because a heap begins with the greatest.
+impl<R: SortRecord> Ord for Head<R> {
+    fn cmp(&self, other: &Head<R>) -> Ordering {
+        // SORT-2: the lowest record of all runs, and the earliest run among equal ones.
+        let tails = || (&other.tail[..], &self.tail[..]);
+        let order = other.record.compare(&self.record, tails);
+        order.then(other.run.cmp(&self.run))
+    }
+}
+
+impl<R: SortRecord> PartialOrd for Head<R> {
+    fn partial_cmp(&self, other: &Head<R>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<R: SortRecord> PartialEq for Head<R> {
+    fn eq(&self, other: &Head<R>) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<R: SortRecord> Eq for Head<R> {}
 
 impl<R: SortRecord> Merge<R> {
     /// Merges all runs, or the parts of them that belong to `group`.
     fn new(log: &Arc<Log>, runs: &[Run], group: Option<u64>) -> io::Result<Merge<R>> {
         let mut merge = Merge {
             readers: Vec::new(),
-            heap: BinaryHeap::new(),
+            heads: BinaryHeap::new(),
+            tail: Vec::new(),
         };
         for run in runs {
             let range = match (group, &run[..]) {
@@ -242,26 +322,33 @@ impl<R: SortRecord> Merge<R> {
                 },
             };
             merge.readers.push(LogReader::new(Arc::clone(log), range));
-            merge.refill(merge.readers.len() - 1)?;
+            merge.refill(merge.readers.len() - 1, Vec::new())?;
         }
         Ok(merge)
     }
 
-    fn next(&mut self) -> io::Result<Option<R>> {
-        // SORT-2: the lowest record of all runs, and the earliest run among equal ones.
-        let Some(Reverse((record, run))) = self.heap.pop() else {
+    fn next(&mut self) -> io::Result<Option<(R, &[u8])>> {
+        let Some(Head { record, tail, run }) = self.heads.pop() else {
             return Ok(None);
         };
-        self.refill(run)?;
-        Ok(Some(record))
+        let room = std::mem::replace(&mut self.tail, tail);
+        self.refill(run, room)?;
+        Ok(Some((record, &self.tail)))
     }
 
-    /// Pushes the next record of a run onto the heap.
-    fn refill(&mut self, run: usize) -> io::Result<()> {
+    /// Pushes the next record of a run onto the heap, with its tail in `tail`.
+    fn refill(&mut self, run: usize, mut tail: Vec<u8>) -> io::Result<()> {
         let reader = &mut self.readers[run];
-        if !reader.is_at_end() {
-            self.heap.push(Reverse((R::read(reader)?, run)));
+        if reader.is_at_end() {
+            return Ok(());
         }
+        let record = R::read(reader)?;
+        if R::Tail::EXISTS {
+            let len = u32::from_le_bytes(reader.array()?);
+            tail.resize(len as usize, 0);
+            reader.read_exact(&mut tail)?;
+        }
+        self.heads.push(Head { record, tail, run });
         Ok(())
     }
 }

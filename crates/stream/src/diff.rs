@@ -59,7 +59,8 @@ impl Diff {
 
     /// Returns the next change. Directories precede their contents.
     pub fn next_entry(&mut self) -> Result<Option<DiffEntry>, DiffError> {
-        let record = self.sorted.next_record().map_err(DiffError::Spill)?;
-        record.map(Record::into_entry).transpose()
+        let next = self.sorted.next_with_tail().map_err(DiffError::Spill)?;
+        let entry = next.map(|(record, tail)| record.entry(tail));
+        entry.transpose()
     }
 }

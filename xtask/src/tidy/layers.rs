@@ -47,7 +47,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     ),
     (
         "spill",
-        &["scratch_dir", "file", "log pages", "paged sorter"],
+        &["arena scratch_dir", "file", "log pages", "paged sorter"],
     ),
     (
         "tree",

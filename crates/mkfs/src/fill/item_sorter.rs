@@ -8,11 +8,12 @@
 //!   its first and its last.
 //! - ITEMSORT-2: the result depends on the pushed records, not on the budget.
 
+use std::cmp::Ordering;
 use std::io;
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_spill::{RunReader, ScratchDir, SortRecord, Sorted, Sorter};
+use ubtrfs_spill::{Position, RunReader, ScratchDir, SortRecord, Sorted, Sorter};
 
 use crate::error::MkfsError;
 use crate::files::Push;
@@ -30,8 +31,6 @@ pub(super) struct Record {
 }
 
 const ITEM_HEAD_BYTES: usize = 1 + 8 + 4;
-/// Bytes of the allocator for each record.
-const ALLOCATION_BYTES: usize = 16;
 
 impl Record {
     pub(super) fn new(tree: RootId, objectid: u64) -> Record {
@@ -80,77 +79,63 @@ fn split_item(items: &[u8]) -> Option<(KeyType, u64, &[u8], &[u8])> {
     Some((KeyType(item_type), u64::from_le_bytes(offset), data, rest))
 }
 
-/// The sort key of a record: tree, objectid and type; offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank(u128, u64);
+/// The sort key of a record. Its items are the tail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    tree: u64,
+    objectid: u64,
+    item_type: u8,
+    offset: u64,
+}
 
 impl Rank {
-    fn of(tree: RootId, objectid: u64, items: &[u8]) -> Rank {
+    fn of(record: &Record) -> Rank {
         // ITEMSORT-1: the key of the first item determines the order of records.
-        let (item_type, offset, _, _) = split_item(items).unwrap_or_default();
-        let high = u128::from(tree.0) << 72 | u128::from(objectid) << 8 | u128::from(item_type.0);
-        Rank(high, offset)
-    }
-
-    fn tree(self) -> RootId {
-        RootId((self.0 >> 72) as u64)
-    }
-
-    fn objectid(self) -> u64 {
-        (self.0 >> 8) as u64
+        let (item_type, offset, _, _) = split_item(&record.items).unwrap_or_default();
+        Rank {
+            tree: record.tree.0,
+            objectid: record.objectid,
+            item_type: item_type.0,
+            offset,
+        }
     }
 }
 
-/// A record in the sorter.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Ranked {
-    rank: Rank,
-    /// The number of the record since the sorter was created. Later runs have greater ones.
-    number: u64,
-    items: Box<[u8]>,
-}
+impl SortRecord for Rank {
+    type Tail = Position;
 
-/// The objectid of a record is part of its rank.
-impl SortRecord for Ranked {
-    fn heap_bytes(&self) -> usize {
-        self.items.len() + ALLOCATION_BYTES
+    fn compare<'t>(&self, other: &Rank, _: impl FnOnce() -> (&'t [u8], &'t [u8])) -> Ordering {
+        self.cmp(other)
     }
 
     fn group(&self) -> u64 {
-        self.rank.tree().0
+        self.tree
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let tree = self.rank.tree().0;
-        let len = self.items.len() as u64;
-        for field in [tree, self.rank.objectid(), self.number, len] {
-            out.extend_from_slice(&field.to_le_bytes());
-        }
-        out.extend_from_slice(&self.items);
+        [self.tree, self.objectid, self.item_type.into(), self.offset].write(out);
     }
 
-    fn read(from: &mut RunReader) -> io::Result<Ranked> {
-        let [tree, objectid, number, len] = SortRecord::read(from)?;
-        let items = from.bytes(len as usize)?;
-        Ok(Ranked {
-            rank: Rank::of(RootId(tree), objectid, &items),
-            number,
-            items: items.into(),
+    fn read(from: &mut RunReader) -> io::Result<Rank> {
+        let [tree, objectid, item_type, offset] = SortRecord::read(from)?;
+        Ok(Rank {
+            tree,
+            objectid,
+            item_type: item_type as u8,
+            offset,
         })
     }
 }
 
 #[derive(Debug)]
 pub(super) struct ItemSorter {
-    sorter: Sorter<Ranked>,
-    pushed: u64,
+    sorter: Sorter<Rank>,
 }
 
 impl ItemSorter {
     pub(super) fn new(scratch_dir: &ScratchDir, budget_bytes: usize) -> ItemSorter {
         ItemSorter {
             sorter: Sorter::new(scratch_dir, budget_bytes),
-            pushed: 0,
         }
     }
 
@@ -158,14 +143,9 @@ impl ItemSorter {
         if record.items.is_empty() {
             return Ok(());
         }
-        // ITEMSORT-2: equal ranks are ordered by number.
-        let ranked = Ranked {
-            rank: Rank::of(record.tree, record.objectid, &record.items),
-            number: self.pushed,
-            items: record.items.as_slice().into(),
-        };
-        self.pushed += 1;
-        self.sorter.push(ranked).map_err(MkfsError::Scratch)
+        // ITEMSORT-2: equal ranks stay in their order.
+        let pushed = self.sorter.push_with_tail(Rank::of(record), &record.items);
+        pushed.map_err(MkfsError::Scratch)
     }
 
     pub(super) fn finish(self) -> Result<SortedItems, MkfsError> {
@@ -177,7 +157,7 @@ impl ItemSorter {
 /// The sorted items of a sorter. They can be read several times.
 #[derive(Debug)]
 pub(super) struct SortedItems {
-    records: Sorted<Ranked>,
+    records: Sorted<Rank>,
 }
 
 impl SortedItems {
@@ -185,8 +165,8 @@ impl SortedItems {
     pub(super) fn each(&self, tree: RootId, push: &mut Push<'_>) -> Result<(), MkfsError> {
         let mut joiner = Joiner { held: None, push };
         let mut records = self.records.group(tree.0).map_err(MkfsError::Scratch)?;
-        while let Some(record) = records.next_record().map_err(MkfsError::Scratch)? {
-            joiner.record(record.rank.objectid(), &record.items)?;
+        while let Some((rank, items)) = records.next_with_tail().map_err(MkfsError::Scratch)? {
+            joiner.record(rank.objectid, items)?;
         }
         joiner.finish()
     }

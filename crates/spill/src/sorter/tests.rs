@@ -1,6 +1,7 @@
 //! Sorting with runs, compared with the standard library's sort.
 
 use super::*;
+use crate::arena::Position;
 
 fn sorter<R: SortRecord>(budget_bytes: usize) -> Sorter<R> {
     Sorter::new(&ScratchDir::named(std::env::temp_dir()), budget_bytes)
@@ -10,7 +11,7 @@ fn numbers(count: u64) -> impl Iterator<Item = [u64; 2]> {
     (0..count).map(|n| [n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40, n])
 }
 
-fn all<R: SortRecord>(mut sorted: Sorted<R>) -> Vec<R> {
+fn all<R: SortRecord<Tail = ()>>(mut sorted: Sorted<R>) -> Vec<R> {
     std::iter::from_fn(|| sorted.next_record().unwrap()).collect()
 }
 
@@ -77,27 +78,13 @@ impl Grouped {
     }
 }
 
-impl Ord for Grouped {
-    fn cmp(&self, other: &Grouped) -> std::cmp::Ordering {
+impl SortRecord for Grouped {
+    type Tail = ();
+
+    fn compare<'t>(&self, other: &Grouped, _: impl FnOnce() -> (&'t [u8], &'t [u8])) -> Ordering {
         self.rank().cmp(&other.rank())
     }
-}
 
-impl PartialOrd for Grouped {
-    fn partial_cmp(&self, other: &Grouped) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Grouped {
-    fn eq(&self, other: &Grouped) -> bool {
-        self.rank() == other.rank()
-    }
-}
-
-impl Eq for Grouped {}
-
-impl SortRecord for Grouped {
     fn group(&self) -> u64 {
         self.0
     }
@@ -127,10 +114,10 @@ fn groups_are_read_alone_and_repeatedly() {
             wanted.sort_unstable();
             let mut records = sorted.group(group).unwrap();
             for rank in wanted {
-                let record = records.next_record().unwrap().unwrap();
+                let (record, _) = records.next_with_tail().unwrap().unwrap();
                 assert_eq!(record.rank(), (group, rank));
             }
-            assert!(records.next_record().unwrap().is_none());
+            assert!(records.next_with_tail().unwrap().is_none());
         }
     }
 }
@@ -144,6 +131,70 @@ fn equal_records_of_earlier_runs_come_first() {
     }
     let found = all(sorter.finish().unwrap());
     assert!(found.is_sorted_by_key(|record| (record.1, record.2)));
+}
+
+/// A word with a tail that is compared if the words are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word(u64);
+
+impl SortRecord for Word {
+    type Tail = Position;
+
+    fn compare<'t>(&self, other: &Word, tails: impl FnOnce() -> (&'t [u8], &'t [u8])) -> Ordering {
+        self.0.cmp(&other.0).then_with(|| {
+            let (tail, other) = tails();
+            tail.get(..2).cmp(&other.get(..2))
+        })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        [self.0].write(out);
+    }
+
+    fn read(from: &mut RunReader) -> io::Result<Word> {
+        <[u64; 1]>::read(from).map(|[word]| Word(word))
+    }
+}
+
+/// SORT-2
+#[test]
+fn records_with_tails_are_sorted_stably() {
+    let mut wanted: Vec<(u64, Vec<u8>)> = Vec::new();
+    for [number, index] in numbers(5000) {
+        let len = 2 + (number % 40) as usize;
+        let mut tail = vec![(number % 5) as u8; len];
+        tail.extend_from_slice(&index.to_le_bytes());
+        wanted.push((number % 7, tail));
+    }
+    // The last one joins runs.
+    for budget_bytes in [1 << 20, 4000, 0] {
+        let mut sorter = sorter(budget_bytes);
+        for (word, tail) in &wanted {
+            sorter.push_with_tail(Word(*word), tail).unwrap();
+        }
+        let mut wanted = wanted.clone();
+        wanted.sort_by_key(|(word, tail)| (*word, [tail[0], tail[1]]));
+        let mut sorted = sorter.finish().unwrap();
+        for (word, tail) in wanted {
+            assert_eq!(
+                sorted.next_with_tail().unwrap(),
+                Some((Word(word), &tail[..]))
+            );
+        }
+        assert_eq!(sorted.next_with_tail().unwrap(), None);
+    }
+}
+
+/// SORT-1
+#[test]
+fn memory_includes_tails() {
+    let mut sorter = sorter(10_000);
+    for number in 0..1000 {
+        sorter.push_with_tail(Word(number), &[7; 300]).unwrap();
+        assert!(sorter.arena.len_bytes() <= 10_000);
+    }
+    sorter.push_with_tail(Word(0), &[7; 20_000]).unwrap();
+    assert_eq!(sorter.buffer.len(), 1);
 }
 
 #[test]

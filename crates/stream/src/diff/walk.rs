@@ -69,8 +69,9 @@ impl<'a> Walk<'a> {
     }
 
     fn push(&mut self, entry: DiffEntry) -> Result<(), DiffError> {
-        let record = Record::new(entry)?;
-        self.sorter.push(record).map_err(DiffError::Spill)
+        let (record, tail) = Record::new(&entry)?;
+        let pushed = self.sorter.push_with_tail(record, &tail);
+        pushed.map_err(DiffError::Spill)
     }
 
     fn refused(&self, inode: u64, refused: &Refused) -> DiffError {

@@ -1,55 +1,53 @@
 //! The order of an archive's nodes: by directory and name.
 
+use std::cmp::Ordering;
 use std::io;
 
-use ubtrfs_spill::{RunReader, SortRecord};
+use ubtrfs_spill::{Position, RunReader, SortRecord};
 
 use super::node::NodeId;
 
-/// Bytes of the allocator for a name.
-const ALLOCATION_BYTES: usize = 16;
-
-/// A node with its name.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A node with its name, which is the tail.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
     pub(super) parent: NodeId,
     /// The first bytes of the name, which suffice for most comparisons.
     first: [u8; 8],
-    pub(super) name: Box<[u8]>,
     pub(super) id: NodeId,
 }
 
 impl Named {
-    // SOURCE-1: the order of the fields is the order of the walk.
-    pub(super) fn new(parent: NodeId, name: Vec<u8>, id: NodeId) -> Named {
+    pub(super) fn new(parent: NodeId, name: &[u8], id: NodeId) -> Named {
         let mut first = [0; 8];
         let known = name.len().min(first.len());
         first[..known].copy_from_slice(&name[..known]);
-        Named {
-            parent,
-            first,
-            name: name.into(),
-            id,
-        }
+        Named { parent, first, id }
     }
 }
 
 impl SortRecord for Named {
-    fn heap_bytes(&self) -> usize {
-        self.name.len() + ALLOCATION_BYTES
+    type Tail = Position;
+
+    // SOURCE-1: the order of the walk.
+    fn compare<'t>(&self, other: &Named, names: impl FnOnce() -> (&'t [u8], &'t [u8])) -> Ordering {
+        let beginnings = (self.parent, self.first).cmp(&(other.parent, other.first));
+        beginnings.then_with(|| {
+            let (name, other) = names();
+            name.cmp(other)
+        })
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        for field in [self.parent, self.id, self.name.len() as u32] {
-            out.extend_from_slice(&field.to_le_bytes());
-        }
-        out.extend_from_slice(&self.name);
+        out.extend_from_slice(&self.parent.to_le_bytes());
+        out.extend_from_slice(&self.first);
+        out.extend_from_slice(&self.id.to_le_bytes());
     }
 
     fn read(from: &mut RunReader) -> io::Result<Named> {
-        let parent = NodeId::from_le_bytes(from.array()?);
-        let id = NodeId::from_le_bytes(from.array()?);
-        let len = u32::from_le_bytes(from.array()?);
-        Ok(Named::new(parent, from.bytes(len as usize)?, id))
+        Ok(Named {
+            parent: NodeId::from_le_bytes(from.array()?),
+            first: from.array()?,
+            id: NodeId::from_le_bytes(from.array()?),
+        })
     }
 }

@@ -417,7 +417,9 @@ impl Names {
         for id in 1..self.len() {
             let node = self.node(id)?;
             if !node.is_replaced {
-                sorter.push(Named::new(node.parent, self.name(&node)?, id))?;
+                self.with_name(&node, |name| {
+                    sorter.push_with_tail(Named::new(node.parent, name, id), name)
+                })??;
             }
         }
         sorter.finish()
@@ -434,14 +436,14 @@ impl Names {
         let mut dir = ROOT;
         let mut children = Children::default();
         let mut by_name = self.sorted()?;
-        while let Some(named) = by_name.next_record()? {
+        while let Some((named, name)) = by_name.next_with_tail()? {
             if named.parent != dir {
                 self.set_children(dir, std::mem::take(&mut children))?;
                 dir = named.parent;
                 children.first = order.len() as u32;
             }
             children.count += 1;
-            children.name_bytes += named.name.len() as u64;
+            children.name_bytes += name.len() as u64;
             order.push(named.id)?;
         }
         self.set_children(dir, children)?;
