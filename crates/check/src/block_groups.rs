@@ -13,12 +13,13 @@ use zerocopy::FromBytes;
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
+use crate::item_reader::ItemReader;
 use crate::roots::Roots;
 use crate::space::{GroupItem, Spaces};
 use crate::state::State;
 use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, Visited, Visitor, walk};
+use crate::walk::walk;
 
 /// Assigns each chunk its block group, and reports mismatches.
 pub(crate) fn check(
@@ -102,25 +103,17 @@ struct GroupReader<'s, 'a> {
     groups: &'s mut Groups,
 }
 
-impl Visitor for GroupReader<'_, '_> {
-    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
-        self.state.enter_tree(root)
+impl<'a> ItemReader<'a> for GroupReader<'_, 'a> {
+    fn state(&mut self) -> &mut State<'a> {
+        self.state
     }
 
-    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
-        self.state.enter_block(root, block)?;
-        for (key, bytes) in block.node.items() {
-            if key.item_type == KeyType::BLOCK_GROUP_ITEM
-                && let Some(group) = decode(key, bytes)
-            {
-                self.groups.insert(key.objectid, group);
-            }
+    fn item(&mut self, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
+        if key.item_type == KeyType::BLOCK_GROUP_ITEM
+            && let Some(group) = decode(key, bytes)
+        {
+            self.groups.insert(key.objectid, group);
         }
-        Ok(())
-    }
-
-    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
-        self.state.lose(lost);
         Ok(())
     }
 }

@@ -17,12 +17,12 @@ use crate::block_groups;
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
+use crate::item_reader::ItemReader;
 use crate::roots::Roots;
 use crate::space::Spaces;
 use crate::state::State;
-use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, Visited, Visitor, walk};
+use crate::walk::walk;
 
 const DEV_TREE: RootId = RootId::DEV_TREE;
 
@@ -317,25 +317,17 @@ struct ChunkReader<'s, 'a> {
     chunks: &'s mut Chunks,
 }
 
-impl Visitor for ChunkReader<'_, '_> {
-    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
-        self.state.enter_tree(root)
+impl<'a> ItemReader<'a> for ChunkReader<'_, 'a> {
+    fn state(&mut self) -> &mut State<'a> {
+        self.state
     }
 
-    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
-        self.state.enter_block(root, block)?;
-        for (key, bytes) in block.node.items() {
-            match key.item_type {
-                KeyType::DEV_ITEM => self.device(bytes),
-                KeyType::CHUNK_ITEM => self.chunk(key, bytes),
-                _ => {}
-            }
+    fn item(&mut self, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
+        match key.item_type {
+            KeyType::DEV_ITEM => self.device(bytes),
+            KeyType::CHUNK_ITEM => self.chunk(key, bytes),
+            _ => {}
         }
-        Ok(())
-    }
-
-    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
-        self.state.lose(lost);
         Ok(())
     }
 }
@@ -397,28 +389,21 @@ fn read_dev_extents(
         state: &'s mut State<'a>,
         extents: DevExtents,
     }
-    impl Visitor for Reader<'_, '_> {
-        fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
-            self.state.enter_tree(root)
+    impl<'a> ItemReader<'a> for Reader<'_, 'a> {
+        fn state(&mut self) -> &mut State<'a> {
+            self.state
         }
-        fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
-            self.state.enter_block(root, block)?;
-            for (key, bytes) in block.node.items() {
-                if key.item_type == KeyType::DEV_EXTENT
-                    && let Ok(extent) = DevExtent::ref_from_bytes(bytes)
-                {
-                    let found = ExtentOnDevice {
-                        chunk: extent.chunk_offset.get(),
-                        length: extent.length.get(),
-                        has_stripe: false,
-                    };
-                    self.extents.insert((key.objectid, key.offset), found);
-                }
+        fn item(&mut self, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
+            if key.item_type == KeyType::DEV_EXTENT
+                && let Ok(extent) = DevExtent::ref_from_bytes(bytes)
+            {
+                let found = ExtentOnDevice {
+                    chunk: extent.chunk_offset.get(),
+                    length: extent.length.get(),
+                    has_stripe: false,
+                };
+                self.extents.insert((key.objectid, key.offset), found);
             }
-            Ok(())
-        }
-        fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
-            self.state.lose(lost);
             Ok(())
         }
     }

@@ -14,10 +14,11 @@ use ubtrfs_format::key::{Key, KeyType};
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
+use crate::item_reader::ItemReader;
 use crate::state::State;
 use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, Visited, Visitor, walk};
+use crate::walk::{Lost, walk};
 
 pub(crate) use data::DataReader;
 use ranges::{Range, without};
@@ -127,22 +128,19 @@ struct CsumReader<'s, 'a> {
     data_reader: Option<DataReader<'s>>,
 }
 
-impl Visitor for CsumReader<'_, '_> {
-    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
-        self.state.enter_tree(root)
+impl<'a> ItemReader<'a> for CsumReader<'_, 'a> {
+    fn state(&mut self) -> &mut State<'a> {
+        self.state
     }
 
-    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
-        self.state.enter_block(root, block)?;
-        for (key, bytes) in block.node.items() {
-            if key.item_type == KeyType::EXTENT_CSUM {
-                self.sums(key, bytes)?;
-            }
+    fn item(&mut self, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
+        match key.item_type {
+            KeyType::EXTENT_CSUM => self.sums(key, bytes),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
+    fn lost(&mut self, lost: Lost) -> Result<(), CheckError> {
         let end = lost.range.1.map_or(u64::MAX, |end| end.offset);
         self.state.lose(lost);
         self.missing_before(self.end)?;
@@ -153,7 +151,7 @@ impl Visitor for CsumReader<'_, '_> {
         Ok(())
     }
 
-    fn end(&mut self, _: &TreeRoot) -> Result<(), CheckError> {
+    fn end(&mut self) -> Result<(), CheckError> {
         self.missing_before(u64::MAX)
     }
 }

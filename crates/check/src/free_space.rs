@@ -13,12 +13,13 @@ use zerocopy::FromBytes;
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
+use crate::item_reader::ItemReader;
 use crate::roots::Roots;
 use crate::space::{FreeRuns, Spaces};
 use crate::state::State;
 use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, Visited, Visitor, walk};
+use crate::walk::walk;
 
 /// mkfs.btrfs uses temporary chunks below this address and leaves their free-space infos behind.
 const MKFS_CHUNKS_END: u64 = 21 << 20;
@@ -103,34 +104,15 @@ struct Reader<'s, 'a> {
     differing: Vec<Run>,
 }
 
-impl Visitor for Reader<'_, '_> {
-    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
-        self.state.enter_tree(root)
+impl<'a> ItemReader<'a> for Reader<'_, 'a> {
+    fn state(&mut self) -> &mut State<'a> {
+        self.state
     }
 
-    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
-        self.state.enter_block(root, block)?;
-        if self.is_valid {
-            for (key, bytes) in block.node.items() {
-                self.item(key, bytes);
-            }
+    fn item(&mut self, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
+        if !self.is_valid {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
-        self.state.lose(lost);
-        Ok(())
-    }
-
-    fn end(&mut self, _: &TreeRoot) -> Result<(), CheckError> {
-        self.finish_group();
-        Ok(())
-    }
-}
-
-impl Reader<'_, '_> {
-    fn item(&mut self, key: Key, bytes: &[u8]) {
         match key.item_type {
             KeyType::FREE_SPACE_INFO => {
                 self.finish_group();
@@ -143,8 +125,16 @@ impl Reader<'_, '_> {
                 self.state.add(at, Fault::FreeSpaceForm {});
             }
         }
+        Ok(())
     }
 
+    fn end(&mut self) -> Result<(), CheckError> {
+        self.finish_group();
+        Ok(())
+    }
+}
+
+impl Reader<'_, '_> {
     fn begin_group(&mut self, key: Key, bytes: &[u8]) {
         let Ok(info) = FreeSpaceInfo::ref_from_bytes(bytes) else {
             return;

@@ -26,6 +26,7 @@ mod files;
 mod fingerprint;
 mod free_space;
 mod issue;
+mod item_reader;
 mod item_types;
 mod log_tree;
 mod lost;

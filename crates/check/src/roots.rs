@@ -13,12 +13,13 @@ use ubtrfs_format::uuid::Uuid;
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
+use crate::item_reader::ItemReader;
 use crate::root_entry::RootEntry;
 use crate::root_links::{Link, RootLinks};
 use crate::state::State;
 use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, Visited, Visitor, walk};
+use crate::walk::walk;
 
 /// Maps uuid and kind of entry to the subvolumes with it.
 pub(crate) type UuidMap = BTreeMap<(Uuid, KeyType), Vec<u64>>;
@@ -209,26 +210,11 @@ struct RootReader<'s, 'a> {
     root_dir: u64,
 }
 
-impl Visitor for RootReader<'_, '_> {
-    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
-        self.state.enter_tree(root)
+impl<'a> ItemReader<'a> for RootReader<'_, 'a> {
+    fn state(&mut self) -> &mut State<'a> {
+        self.state
     }
 
-    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
-        self.state.enter_block(root, block)?;
-        for (key, bytes) in block.node.items() {
-            self.item(key, bytes)?;
-        }
-        Ok(())
-    }
-
-    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
-        self.state.lose(lost);
-        Ok(())
-    }
-}
-
-impl RootReader<'_, '_> {
     fn item(&mut self, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
         match key.item_type {
             KeyType::ROOT_ITEM => {

@@ -10,11 +10,11 @@ use ubtrfs_format::uuid::Uuid;
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
+use crate::item_reader::ItemReader;
 use crate::roots::{Roots, UuidMap};
 use crate::state::State;
-use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, Visited, Visitor, walk};
+use crate::walk::walk;
 
 pub(crate) fn check(
     state: &mut State<'_>,
@@ -72,27 +72,19 @@ struct Reader<'s, 'a> {
     roots_lost: bool,
 }
 
-impl Visitor for Reader<'_, '_> {
-    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
-        self.state.enter_tree(root)
+impl<'a> ItemReader<'a> for Reader<'_, 'a> {
+    fn state(&mut self) -> &mut State<'a> {
+        self.state
     }
 
-    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
-        self.state.enter_block(root, block)?;
-        for (key, bytes) in block.node.items() {
-            let is_uuid = matches!(
-                key.item_type,
-                KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL
-            );
-            if is_uuid && self.is_checked {
-                self.entry(key, bytes);
-            }
+    fn item(&mut self, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
+        let is_uuid = matches!(
+            key.item_type,
+            KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL
+        );
+        if is_uuid && self.is_checked {
+            self.entry(key, bytes);
         }
-        Ok(())
-    }
-
-    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
-        self.state.lose(lost);
         Ok(())
     }
 }

@@ -115,6 +115,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "facts issue lost root_entry volume",
             "report walk",
             "state",
+            "item_reader",
             "csums extents root_links superblocks",
             "roots",
             "block_groups files free_space references uuids",
