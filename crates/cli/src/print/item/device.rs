@@ -10,6 +10,7 @@ use ubtrfs_format::item::{
 use ubtrfs_format::key::Key;
 use zerocopy::FromBytes;
 
+use super::fields::line;
 use crate::print::PrintOptions;
 use crate::print::flags::ChunkType;
 use crate::print::key::Objectid;
@@ -28,19 +29,9 @@ pub(in crate::print) fn print_chunk(
     chunk: &Chunk,
     stripes: &[Stripe],
 ) -> io::Result<()> {
-    let (length, owner, stripe_len) = (chunk.length, chunk.owner, chunk.stripe_len);
-    let kind = ChunkType(chunk.flags());
-    writeln!(
-        out,
-        "\t\tlength {length} owner {owner} stripe_len {stripe_len} type {kind}"
-    )?;
-    let (align, width, sector) = (chunk.io_align, chunk.io_width, chunk.sector_size);
-    writeln!(
-        out,
-        "\t\tio_align {align} io_width {width} sector_size {sector}"
-    )?;
-    let (count, sub) = (chunk.num_stripes, chunk.sub_stripes);
-    writeln!(out, "\t\tnum_stripes {count} sub_stripes {sub}")?;
+    line!(out, chunk: length, owner, stripe_len, "type" = ChunkType(chunk.flags()))?;
+    line!(out, chunk: io_align, io_width, sector_size)?;
+    line!(out, chunk: num_stripes, sub_stripes)?;
     for (number, stripe) in stripes.iter().enumerate() {
         let (devid, offset) = (stripe.devid, stripe.offset);
         writeln!(out, "\t\t\tstripe {number} devid {devid} offset {offset}")?;
@@ -49,42 +40,19 @@ pub(in crate::print) fn print_chunk(
     Ok(())
 }
 
-pub(super) fn dev_item(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
-    let Ok((dev, _)) = DevItem::ref_from_prefix(item) else {
-        return Ok(());
-    };
-    let (devid, total, used) = (dev.devid, dev.total_bytes, dev.bytes_used);
-    writeln!(
-        out,
-        "\t\tdevid {devid} total_bytes {total} bytes_used {used}"
-    )?;
-    let (align, width, sector, kind) = (dev.io_align, dev.io_width, dev.sector_size, dev.type_);
-    writeln!(
-        out,
-        "\t\tio_align {align} io_width {width} sector_size {sector} type {kind}"
-    )?;
-    let (generation, start, group) = (dev.generation, dev.start_offset, dev.dev_group);
-    writeln!(
-        out,
-        "\t\tgeneration {generation} start_offset {start} dev_group {group}"
-    )?;
-    let (speed, bandwidth) = (dev.seek_speed, dev.bandwidth);
-    writeln!(out, "\t\tseek_speed {speed} bandwidth {bandwidth}")?;
-    writeln!(out, "\t\tuuid {}", dev.uuid)?;
-    writeln!(out, "\t\tfsid {}", dev.fsid)
+pub(super) fn dev_item(out: &mut dyn Write, dev: &DevItem) -> io::Result<()> {
+    line!(out, dev: devid, total_bytes, bytes_used)?;
+    line!(out, dev: io_align, io_width, sector_size, "type" = dev.type_)?;
+    line!(out, dev: generation, start_offset, dev_group)?;
+    line!(out, dev: seek_speed, bandwidth)?;
+    line!(out, dev: uuid)?;
+    line!(out, dev: fsid)
 }
 
-pub(super) fn dev_extent(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
-    let Ok((extent, _)) = DevExtent::ref_from_prefix(item) else {
-        return Ok(());
-    };
-    writeln!(out, "\t\tdev extent chunk_tree {}", extent.chunk_tree)?;
-    let (objectid, offset, length) = (extent.chunk_objectid, extent.chunk_offset, extent.length);
-    writeln!(
-        out,
-        "\t\tchunk_objectid {objectid} chunk_offset {offset} length {length}"
-    )?;
-    writeln!(out, "\t\tchunk_tree_uuid {}", extent.chunk_tree_uuid)
+pub(super) fn dev_extent(out: &mut dyn Write, extent: &DevExtent) -> io::Result<()> {
+    line!(out, extent: "dev extent chunk_tree" = extent.chunk_tree)?;
+    line!(out, extent: chunk_objectid, chunk_offset, length)?;
+    line!(out, extent: chunk_tree_uuid)
 }
 
 pub(super) fn raid_stripe(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
@@ -144,26 +112,21 @@ const STATES: &[&str] = &[
 /// there.
 pub(super) fn dev_replace(
     out: &mut dyn Write,
-    item: &[u8],
+    replace: &DevReplaceItem,
     options: &PrintOptions,
 ) -> io::Result<()> {
-    let Ok((replace, _)) = DevReplaceItem::ref_from_prefix(item) else {
-        return Ok(());
-    };
-    let (devid, left, right) = (replace.src_devid, replace.cursor_left, replace.cursor_right);
-    let mode = Named(replace.cont_reading_from_srcdev_mode.get(), MODES);
-    writeln!(
-        out,
-        "\t\tsrc devid {devid} cursor left {left} cursor right {right} mode {mode}"
+    line!(
+        out, replace:
+        "src devid" = replace.src_devid,
+        "cursor left" = replace.cursor_left,
+        "cursor right" = replace.cursor_right,
+        "mode" = Named(replace.cont_reading_from_srcdev_mode.get(), MODES),
     )?;
-    let state = Named(replace.replace_state.get(), STATES);
-    let (writes, reads) = (
-        replace.num_write_errors,
-        replace.num_uncorrectable_read_errors,
-    );
-    writeln!(
-        out,
-        "\t\tstate {state} write errors {writes} uncorrectable read errors {reads}"
+    line!(
+        out, replace:
+        "state" = Named(replace.replace_state.get(), STATES),
+        "write errors" = replace.num_write_errors,
+        "uncorrectable read errors" = replace.num_uncorrectable_read_errors,
     )?;
     for (word, time) in [
         ("start", replace.time_started.get()),

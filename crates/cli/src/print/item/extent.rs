@@ -6,8 +6,8 @@ use ubtrfs_format::item::{
     ExtentDataRef, ExtentFlags, ExtentOwnerRef, InlineRef, SharedDataRef, decode_extent,
 };
 use ubtrfs_format::key::{Key, KeyType};
-use zerocopy::FromBytes;
 
+use super::fields::{line, whole};
 use crate::print::PrintOptions;
 use crate::print::bytes::Hex;
 use crate::print::flags::{Flags, Table};
@@ -29,16 +29,15 @@ pub(super) fn extent(out: &mut dyn Write, key: Key, item: &[u8]) -> io::Result<(
     let Some(extent) = decode_extent(key.item_type, item) else {
         return Ok(());
     };
-    let (refs, generation) = (extent.head.refs, extent.head.generation);
+    let head = extent.head;
     let flags = Flags {
-        bits: extent.head.flags.get(),
+        bits: head.flags.get(),
         table: EXTENT_FLAGS,
         none: "none",
     };
-    writeln!(out, "\t\trefs {refs} gen {generation} flags {flags}")?;
+    line!(out, head: refs, "gen" = head.generation, "flags" = flags)?;
     if let Some(info) = extent.tree_block {
-        let (first, level) = (KeyText(info.key.get()), info.level);
-        writeln!(out, "\t\ttree block key {first} level {level}")?;
+        line!(out, info: "tree block key" = KeyText(info.key.get()), level)?;
     }
     if key.item_type == KeyType::METADATA_ITEM {
         writeln!(out, "\t\ttree block skinny level {}", key.offset)?;
@@ -81,21 +80,18 @@ pub(super) fn keyed_ref(out: &mut dyn Write, key: Key, item: &[u8]) -> io::Resul
     match key.item_type {
         KeyType::TREE_BLOCK_REF => writeln!(out, "\t\ttree block backref"),
         KeyType::SHARED_BLOCK_REF => writeln!(out, "\t\tshared block backref"),
-        KeyType::EXTENT_DATA_REF => match ExtentDataRef::ref_from_prefix(item) {
-            Ok((data, _)) => {
-                out.write_all(b"\t\t")?;
-                data_ref(out, data)
-            }
-            Err(_) => Ok(()),
-        },
-        KeyType::SHARED_DATA_REF => match SharedDataRef::ref_from_prefix(item) {
-            Ok((shared, _)) => writeln!(out, "\t\tshared data backref count {}", shared.count),
-            Err(_) => Ok(()),
-        },
-        _ => match ExtentOwnerRef::ref_from_prefix(item) {
-            Ok((owner, _)) => writeln!(out, "\t\textent owner root {}", owner.root_id),
-            Err(_) => Ok(()),
-        },
+        KeyType::EXTENT_DATA_REF => whole(item, |data: &ExtentDataRef| {
+            out.write_all(b"\t\t")?;
+            data_ref(out, data)
+        }),
+        KeyType::SHARED_DATA_REF => whole(
+            item,
+            |shared: &SharedDataRef| line!(out, shared: "shared data backref count" = shared.count),
+        ),
+        _ => whole(
+            item,
+            |owner: &ExtentOwnerRef| line!(out, owner: "extent owner root" = owner.root_id),
+        ),
     }
 }
 

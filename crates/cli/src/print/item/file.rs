@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use ubtrfs_format::item::{
     DirEntries, DirLogItem, FileExtent, FileKind, InodeExtrefs, InodeFlags, InodeItem, InodeRefs,
 };
-use zerocopy::FromBytes;
 
+use super::fields::line;
 use crate::print::PrintOptions;
 use crate::print::bytes::Name;
 use crate::print::flags::{Flags, Table, unknown};
@@ -34,21 +34,20 @@ const INODE_FLAGS: Table = &[
     (InodeFlags::ROOT_ITEM_INIT.bits(), "ROOT_ITEM_INIT"),
 ];
 
-pub(super) fn inode(out: &mut dyn Write, item: &[u8], options: &PrintOptions) -> io::Result<()> {
-    let Ok((inode, _)) = InodeItem::ref_from_prefix(item) else {
-        return Ok(());
-    };
-    let (generation, transid) = (inode.generation, inode.transid);
-    let (size, nbytes) = (inode.size, inode.nbytes);
-    writeln!(
-        out,
-        "\t\tgeneration {generation} transid {transid} size {size} nbytes {nbytes}"
-    )?;
-    let (group, mode, links) = (inode.block_group, inode.mode.get(), inode.nlink);
-    let (uid, gid, rdev) = (inode.uid, inode.gid, inode.rdev);
-    writeln!(
-        out,
-        "\t\tblock group {group} mode {mode:o} links {links} uid {uid} gid {gid} rdev {rdev}"
+pub(super) fn inode(
+    out: &mut dyn Write,
+    inode: &InodeItem,
+    options: &PrintOptions,
+) -> io::Result<()> {
+    line!(out, inode: generation, transid, size, nbytes)?;
+    line!(
+        out, inode:
+        "block group" = inode.block_group,
+        "mode" = format_args!("{:o}", inode.mode.get()),
+        "links" = inode.nlink,
+        uid,
+        gid,
+        rdev,
     )?;
     let bits = inode.flags.get();
     let (known, unknown) = (bits, unknown(bits, INODE_FLAGS));
@@ -69,10 +68,10 @@ pub(super) fn inode(out: &mut dyn Write, item: &[u8], options: &PrintOptions) ->
     }
     writeln!(out, ")")?;
     let zone = &options.time_zone;
-    writeln!(out, "\t\tatime {}", Stamp(&inode.atime, zone))?;
-    writeln!(out, "\t\tctime {}", Stamp(&inode.ctime, zone))?;
-    writeln!(out, "\t\tmtime {}", Stamp(&inode.mtime, zone))?;
-    writeln!(out, "\t\totime {}", Stamp(&inode.otime, zone))
+    line!(out, inode: "atime" = Stamp(&inode.atime, zone))?;
+    line!(out, inode: "ctime" = Stamp(&inode.ctime, zone))?;
+    line!(out, inode: "mtime" = Stamp(&inode.mtime, zone))?;
+    line!(out, inode: "otime" = Stamp(&inode.otime, zone))
 }
 
 fn shown<'a>(name: &'a [u8], options: &PrintOptions) -> Name<'a> {
@@ -85,8 +84,8 @@ pub(super) fn inode_refs(
     options: &PrintOptions,
 ) -> io::Result<()> {
     for entry in InodeRefs::new(item) {
-        let (index, len, name) = (entry.index, entry.name.len(), shown(entry.name, options));
-        writeln!(out, "\t\tindex {index} namelen {len} name: {name}")?;
+        let (len, name) = (entry.name.len(), shown(entry.name, options));
+        line!(out, entry: index, "namelen" = len, "name:" = name)?;
     }
     Ok(())
 }
@@ -97,12 +96,8 @@ pub(super) fn inode_extrefs(
     options: &PrintOptions,
 ) -> io::Result<()> {
     for entry in InodeExtrefs::new(item) {
-        let (index, parent, len) = (entry.index, entry.parent, entry.name.len());
-        let name = shown(entry.name, options);
-        writeln!(
-            out,
-            "\t\tindex {index} parent {parent} namelen {len} name: {name}"
-        )?;
+        let (len, name) = (entry.name.len(), shown(entry.name, options));
+        line!(out, entry: index, parent, "namelen" = len, "name:" = name)?;
     }
     Ok(())
 }
@@ -134,11 +129,7 @@ pub(super) fn dir_entries(
             Some(name) => writeln!(out, "{name}")?,
             None => writeln!(out, "DIR_ITEM.{}", head.type_)?,
         }
-        let (transid, data_len, name_len) = (head.transid, head.data_len, head.name_len);
-        writeln!(
-            out,
-            "\t\ttransid {transid} data_len {data_len} name_len {name_len}"
-        )?;
+        line!(out, head: transid, data_len, name_len)?;
         writeln!(out, "\t\tname: {}", shown(entry.name, options))?;
         if !entry.data.is_empty() {
             let len = entry.data.len().min(SHOWN_DATA_BYTES);
@@ -148,11 +139,8 @@ pub(super) fn dir_entries(
     Ok(())
 }
 
-pub(super) fn dir_log(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
-    match DirLogItem::ref_from_prefix(item) {
-        Ok((range, _)) => writeln!(out, "\t\tdir log end {}", range.end),
-        Err(_) => Ok(()),
-    }
+pub(super) fn dir_log(out: &mut dyn Write, range: &DirLogItem) -> io::Result<()> {
+    line!(out, range: "dir log end" = range.end)
 }
 
 /// A compression as number and name.

@@ -10,6 +10,7 @@ use ubtrfs_format::key::Key;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::fields::line;
 use crate::print::PrintOptions;
 use crate::print::flags::{Flags, Table, unknown};
 use crate::print::key::Objectid;
@@ -53,38 +54,16 @@ pub(super) fn status(out: &mut dyn Write, item: &[u8], options: &PrintOptions) -
     writeln!(out)
 }
 
-pub(super) fn info(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
-    let Ok((info, _)) = QgroupInfoItem::ref_from_prefix(item) else {
-        return Ok(());
-    };
-    let (rfer, rfer_cmpr, excl, excl_cmpr) = (info.rfer, info.rfer_cmpr, info.excl, info.excl_cmpr);
-    writeln!(out, "\t\tgeneration {}", info.generation)?;
-    writeln!(
-        out,
-        "\t\treferenced {rfer} referenced_compressed {rfer_cmpr}"
-    )?;
-    writeln!(out, "\t\texclusive {excl} exclusive_compressed {excl_cmpr}")
+pub(super) fn info(out: &mut dyn Write, info: &QgroupInfoItem) -> io::Result<()> {
+    line!(out, info: generation)?;
+    line!(out, info: "referenced" = info.rfer, "referenced_compressed" = info.rfer_cmpr)?;
+    line!(out, info: "exclusive" = info.excl, "exclusive_compressed" = info.excl_cmpr)
 }
 
-pub(super) fn limit(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
-    let Ok((limit, _)) = QgroupLimitItem::ref_from_prefix(item) else {
-        return Ok(());
-    };
-    let (max_rfer, max_excl, rsv_rfer, rsv_excl) = (
-        limit.max_rfer,
-        limit.max_excl,
-        limit.rsv_rfer,
-        limit.rsv_excl,
-    );
+pub(super) fn limit(out: &mut dyn Write, limit: &QgroupLimitItem) -> io::Result<()> {
     writeln!(out, "\t\tflags {:x}", limit.flags.get())?;
-    writeln!(
-        out,
-        "\t\tmax_referenced {max_rfer} max_exclusive {max_excl}"
-    )?;
-    writeln!(
-        out,
-        "\t\trsv_referenced {rsv_rfer} rsv_exclusive {rsv_excl}"
-    )
+    line!(out, limit: "max_referenced" = limit.max_rfer, "max_exclusive" = limit.max_excl)?;
+    line!(out, limit: "rsv_referenced" = limit.rsv_rfer, "rsv_exclusive" = limit.rsv_excl)
 }
 
 pub(super) fn temporary(out: &mut dyn Write, key: Key, item: &[u8]) -> io::Result<()> {
@@ -96,7 +75,7 @@ pub(super) fn temporary(out: &mut dyn Write, key: Key, item: &[u8]) -> io::Resul
     let Ok((balance, _)) = BalanceItem::ref_from_prefix(item) else {
         return Ok(());
     };
-    writeln!(out, "\t\tbalance status flags {}", balance.flags)?;
+    line!(out, balance: "balance status flags" = balance.flags)?;
     for (kind, args) in [
         ("DATA", &balance.data),
         ("METADATA", &balance.meta),
@@ -114,21 +93,9 @@ fn range(number: U64) -> (u32, u32) {
 }
 
 fn balance_args(out: &mut dyn Write, args: &DiskBalanceArgs) -> io::Result<()> {
-    let (profiles, devid, target, flags) = (args.profiles, args.devid, args.target, args.flags);
-    writeln!(
-        out,
-        "\t\tprofiles {profiles} devid {devid} target {target} flags {flags}"
-    )?;
-    let ((usage_min, usage_max), pstart, pend) = (range(args.usage), args.pstart, args.pend);
-    writeln!(
-        out,
-        "\t\tusage_min {usage_min} usage_max {usage_max} pstart {pstart} pend {pend}"
-    )?;
-    let ((limit_min, limit_max), vstart, vend) = (range(args.limit), args.vstart, args.vend);
-    writeln!(
-        out,
-        "\t\tvstart {vstart} vend {vend} limit_min {limit_min} limit_max {limit_max}"
-    )?;
-    let (min, max) = (args.stripes_min, args.stripes_max);
-    writeln!(out, "\t\tstripes_min {min} stripes_max {max}")
+    let (usage, limit) = (range(args.usage), range(args.limit));
+    line!(out, args: profiles, devid, target, flags)?;
+    line!(out, args: "usage_min" = usage.0, "usage_max" = usage.1, pstart, pend)?;
+    line!(out, args: vstart, vend, "limit_min" = limit.0, "limit_max" = limit.1)?;
+    line!(out, args: stripes_min, stripes_max)
 }

@@ -6,6 +6,7 @@ use ubtrfs_format::item::{ROOT_ITEM_V0_SIZE, RootItem, RootItemFlags, RootRefHea
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::fields::line;
 use crate::print::PrintOptions;
 use crate::print::bytes::write_raw;
 use crate::print::flags::{Flags, Table};
@@ -26,47 +27,29 @@ pub(super) fn root_item(
     let mut root = RootItem::new_zeroed();
     let len = item.len().min(size_of::<RootItem>());
     root.as_mut_bytes()[..len].copy_from_slice(&item[..len]);
-    let (generation, dir, bytenr) = (root.generation, root.root_dirid, root.bytenr);
-    let (limit, used) = (root.byte_limit, root.bytes_used);
-    writeln!(
-        out,
-        "\t\tgeneration {generation} root_dirid {dir} bytenr {bytenr} byte_limit {limit} bytes_used {used}"
-    )?;
+    line!(out, root: generation, root_dirid, bytenr, byte_limit, bytes_used)?;
     let bits = root.flags.get();
     let flags = Flags {
         bits,
         table: ROOT_FLAGS,
         none: "none",
     };
-    let (last_snapshot, refs) = (root.last_snapshot, root.refs);
-    writeln!(
-        out,
-        "\t\tlast_snapshot {last_snapshot} flags {bits:#x}({flags}) refs {refs}"
-    )?;
-    let (progress, drop_level) = (KeyText(root.drop_progress.get()), root.drop_level);
-    writeln!(
-        out,
-        "\t\tdrop_progress key {progress} drop_level {drop_level}"
-    )?;
-    let (level, generation_v2) = (root.level, root.generation_v2);
-    writeln!(out, "\t\tlevel {level} generation_v2 {generation_v2}")?;
-    if generation_v2 != generation {
+    let flags = format_args!("{bits:#x}({flags})");
+    line!(out, root: last_snapshot, "flags" = flags, refs)?;
+    line!(out, root: "drop_progress key" = KeyText(root.drop_progress.get()), drop_level)?;
+    line!(out, root: level, generation_v2)?;
+    if root.generation_v2 != root.generation {
         return Ok(());
     }
-    writeln!(out, "\t\tuuid {}", root.uuid)?;
-    writeln!(out, "\t\tparent_uuid {}", root.parent_uuid)?;
-    writeln!(out, "\t\treceived_uuid {}", root.received_uuid)?;
-    let (ctransid, otransid) = (root.ctransid, root.otransid);
-    let (stransid, rtransid) = (root.stransid, root.rtransid);
-    writeln!(
-        out,
-        "\t\tctransid {ctransid} otransid {otransid} stransid {stransid} rtransid {rtransid}"
-    )?;
+    line!(out, root: uuid)?;
+    line!(out, root: parent_uuid)?;
+    line!(out, root: received_uuid)?;
+    line!(out, root: ctransid, otransid, stransid, rtransid)?;
     let zone = &options.time_zone;
-    writeln!(out, "\t\tctime {}", Stamp(&root.ctime, zone))?;
-    writeln!(out, "\t\totime {}", Stamp(&root.otime, zone))?;
-    writeln!(out, "\t\tstime {}", Stamp(&root.stime, zone))?;
-    writeln!(out, "\t\trtime {}", Stamp(&root.rtime, zone))
+    line!(out, root: "ctime" = Stamp(&root.ctime, zone))?;
+    line!(out, root: "otime" = Stamp(&root.otime, zone))?;
+    line!(out, root: "stime" = Stamp(&root.stime, zone))?;
+    line!(out, root: "rtime" = Stamp(&root.rtime, zone))
 }
 
 /// Prints a root reference or back reference. As in btrfs-progs, these names are displayed even if other
