@@ -70,100 +70,37 @@ pub struct Feature {
     meaning: Meaning,
 }
 
-macro_rules! feature {
-    ($name:literal $(($alias:literal))?, $since:literal, $meaning:expr, $summary:literal) => {
-        Feature {
+/// Each row has the name with its alias, the first kernel version, the effect, and the summary.
+macro_rules! features {
+    ($($name:literal $(($alias:literal))? $since:literal $Meaning:ident $(($value:expr))? $summary:literal;)*) => {
+        &[$(Feature {
             name: $name,
             alias: [$(Some($alias),)? None][0],
             summary: $summary,
             since: $since,
-            meaning: $meaning,
-        }
+            meaning: Meaning::$Meaning $(($value))?,
+        }),*]
     };
 }
 
 /// Every feature known by name, in the order of mkfs's summary.
-pub const FEATURES: &[Feature] = &[
-    feature!(
-        "mixed-bg",
-        "2.6.37",
-        Meaning::Incompat(Incompat::MIXED_GROUPS),
-        "data and metadata share their block groups"
-    ),
-    feature!(
-        "quota",
-        "3.4",
-        Meaning::Quota(QuotaMode::Full),
-        "quota groups, hierarchical, by reference"
-    ),
-    feature!(
-        "extref",
-        "3.7",
-        Meaning::Incompat(Incompat::EXTENDED_IREF),
-        "up to 65536 hard links to a file in one directory"
-    ),
-    feature!(
-        "raid56",
-        "3.9",
-        Meaning::Incompat(Incompat::RAID56),
-        "the format of RAID5 and RAID6"
-    ),
-    feature!(
-        "skinny-metadata",
-        "3.10",
-        Meaning::Incompat(Incompat::SKINNY_METADATA),
-        "smaller extent items of tree blocks"
-    ),
-    feature!(
-        "no-holes",
-        "3.14",
-        Meaning::Incompat(Incompat::NO_HOLES),
-        "no extent items for the holes of files"
-    ),
-    feature!(
-        "free-space-tree"("fst"),
-        "4.5",
-        Meaning::CompatRo(FREE_SPACE_TREE),
-        "free space in a tree of its own (space_cache=v2)"
-    ),
-    feature!(
-        "raid1c34",
-        "5.5",
-        Meaning::Incompat(Incompat::RAID1C34),
-        "RAID1 with 3 or 4 copies"
-    ),
-    feature!("zoned", "5.12", Meaning::Refused, "zoned devices"),
-    feature!(
-        "block-group-tree"("bgt"),
-        "6.1",
-        Meaning::CompatRo(CompatRo::BLOCK_GROUP_TREE),
-        "block groups in a tree of their own, for a faster mount"
-    ),
-    feature!(
-        "raid-stripe-tree"("rst"),
-        "6.7",
-        Meaning::Refused,
-        "data's places on devices in a tree of their own"
-    ),
-    feature!(
-        "squota",
-        "6.7",
-        Meaning::Quota(QuotaMode::Simple),
-        "simple quota groups, by first allocation"
-    ),
-    feature!(
-        "extent-tree-v2",
-        "5.15",
-        Meaning::Refused,
-        "several extent trees"
-    ),
-    feature!(
-        "remap-tree",
-        "6.19",
-        Meaning::Refused,
-        "relocation by remapping"
-    ),
-];
+pub const FEATURES: &[Feature] = features! {
+    "mixed-bg" "2.6.37" Incompat(Incompat::MIXED_GROUPS) "data and metadata share their block groups";
+    "quota" "3.4" Quota(QuotaMode::Full) "quota groups, hierarchical, by reference";
+    "extref" "3.7" Incompat(Incompat::EXTENDED_IREF) "up to 65536 hard links to a file in one directory";
+    "raid56" "3.9" Incompat(Incompat::RAID56) "the format of RAID5 and RAID6";
+    "skinny-metadata" "3.10" Incompat(Incompat::SKINNY_METADATA) "smaller extent items of tree blocks";
+    "no-holes" "3.14" Incompat(Incompat::NO_HOLES) "no extent items for the holes of files";
+    "free-space-tree"("fst") "4.5" CompatRo(FREE_SPACE_TREE) "free space in a tree of its own (space_cache=v2)";
+    "raid1c34" "5.5" Incompat(Incompat::RAID1C34) "RAID1 with 3 or 4 copies";
+    "zoned" "5.12" Refused "zoned devices";
+    "block-group-tree"("bgt") "6.1" CompatRo(CompatRo::BLOCK_GROUP_TREE)
+        "block groups in a tree of their own, for a faster mount";
+    "raid-stripe-tree"("rst") "6.7" Refused "data's places on devices in a tree of their own";
+    "squota" "6.7" Quota(QuotaMode::Simple) "simple quota groups, by first allocation";
+    "extent-tree-v2" "5.15" Refused "several extent trees";
+    "remap-tree" "6.19" Refused "relocation by remapping";
+};
 
 /// An error in a list of features.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

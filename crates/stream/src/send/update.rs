@@ -8,7 +8,7 @@ use ubtrfs_fs::FileId;
 
 use super::data::FileData;
 use super::error::{CorruptFile, Result};
-use super::file_tree::{Inode, ROOT_DIR};
+use super::file_tree::{Inode, Name, ROOT_DIR};
 use super::job::{Dir, Job};
 use crate::format::{Command, StreamVersion, Time};
 
@@ -90,18 +90,25 @@ impl Job<'_> {
         let path = self.free_path(first)?;
         self.bare(first.dir)?;
         self.make(ino, inode, &path)?;
-        for name in others {
-            let link = self.free_path(name)?;
-            self.write(&Command::Link {
-                path: &link,
-                existing: &path,
-            })?;
-        }
+        self.add_links(others, &path)?;
         Ok(path)
     }
 
+    /// Sends further names of the file at `existing`.
+    fn add_links<'n>(
+        &mut self,
+        names: impl IntoIterator<Item = &'n Name>,
+        existing: &[u8],
+    ) -> Result<()> {
+        for name in names {
+            let path = &self.free_path(name)?;
+            self.write(&Command::Link { path, existing })?;
+        }
+        Ok(())
+    }
+
     /// Frees a name at the receiver, and returns its path.
-    fn free_path(&mut self, name: &super::file_tree::Name) -> Result<Vec<u8>> {
+    fn free_path(&mut self, name: &Name) -> Result<Vec<u8>> {
         match self.old {
             None => self.place(name.dir)?,
             Some(_) => self.vacate_name(name)?,
@@ -164,13 +171,7 @@ impl Job<'_> {
             }
             _ => return Err(self.new.corrupt(ino, CorruptFile::NoName)),
         };
-        for name in added {
-            let link = self.free_path(name)?;
-            self.write(&Command::Link {
-                path: &link,
-                existing: &path,
-            })?;
-        }
+        self.add_links(added, &path)?;
         Ok(path)
     }
 
