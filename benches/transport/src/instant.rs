@@ -13,10 +13,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use ubtrfs_fuse_server::request::{
-    Attr, AttrChange, Attributes, ConnectionFlags, Context, DeviceNr, DirEntry, DirPlusSink,
-    DirSink, Entry, Errno, FileKind, FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId,
-    Notifier, OpenFlags, Opened, ReadHow, RenameFlags, Result, Room, SeekFor, StatFs, Time,
-    TimeChange, WriteHow, XattrHow,
+    Answer, AnswerBuffer, Attr, AttrChange, Attributes, ConnectionFlags, Context, DeviceNr,
+    DirEntry, DirPlusSink, DirSink, Entry, Errno, FileKind, FileSystem, IoctlAnswer, NewNode,
+    NodeId, Notifier, Opened, Operation, Result, Room, StatFs, Time, TimeChange,
 };
 
 const FOREVER: Duration = Duration::from_secs(1 << 31);
@@ -221,7 +220,7 @@ impl Instant {
         dir: NodeId,
         offset: u64,
         push: &mut dyn FnMut(&DirEntry<'_>, Option<&Entry>) -> Room,
-    ) -> Result<()> {
+    ) -> Result<Answer> {
         let mut state = self.state.lock();
         let listed: Vec<_> = state
             .node(dir)?
@@ -242,7 +241,46 @@ impl Instant {
                 break;
             }
         }
-        Ok(())
+        Ok(Answer::Done)
+    }
+
+    fn mknod(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Answer> {
+        let mode = new.mode & !new.umask;
+        let made = self.state.lock().add(dir, name, mode, context);
+        made.map(Answer::Entry)
+    }
+
+    fn setattr(&self, node: NodeId, change: &AttrChange) -> Result<Answer> {
+        let mut state = self.state.lock();
+        let node = state.node(node)?;
+        if let Some(size) = change.size_bytes {
+            node.contents.resize(size as usize, 0);
+            node.attr.size_bytes = size;
+        }
+        if let Some(mode) = change.mode {
+            node.attr.permissions = (mode & 0o7777) as u16;
+        }
+        if let Some(TimeChange::At(time)) = change.mtime {
+            node.attr.mtime = time;
+        }
+        let attr = node.attr;
+        Ok(Answer::Attributes(Attributes { attr, ttl: FOREVER }))
+    }
+
+    fn write(&self, node: NodeId, offset: usize, bytes: &[u8]) -> Result<Answer> {
+        let stuck = self.state.lock().node(node)?.stuck;
+        if stuck {
+            self.gate.pass()?;
+        }
+        let mut state = self.state.lock();
+        let node = state.node(node)?;
+        let end = offset + bytes.len();
+        if node.contents.len() < end {
+            node.contents.resize(end, 0);
+        }
+        node.contents[offset..end].copy_from_slice(bytes);
+        node.attr.size_bytes = node.contents.len() as u64;
+        Ok(Answer::Written(bytes.len()))
     }
 }
 
@@ -267,265 +305,135 @@ impl FileSystem for Instant {
         HURRIED.set(true);
     }
 
-    fn lookup(&self, _: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {
-        let mut state = self.state.lock();
-        match state.child(dir, name) {
-            Ok(number) => state.entry(number).map(Lookup::Found),
-            Err(_) => Ok(Lookup::Absent { ttl: FOREVER }),
-        }
-    }
-
-    fn forget(&self, _: NodeId, lookups: u64) {
-        self.gate
-            .forgotten
-            .fetch_add(lookups as usize, Ordering::SeqCst);
-    }
-
-    fn getattr(&self, _: &Context, node: NodeId) -> Result<Attributes> {
-        let attr = self.state.lock().node(node)?.attr;
-        Ok(Attributes { attr, ttl: FOREVER })
-    }
-
-    fn readlink(&self, _: &Context, node: NodeId, out: &mut [u8]) -> Result<usize> {
-        let mut state = self.state.lock();
-        let target = &state.node(node)?.contents;
-        out[..target.len()].copy_from_slice(target);
-        Ok(target.len())
-    }
-
-    fn setattr(
-        &self,
-        _: &Context,
-        node: NodeId,
-        _: Option<Handle>,
-        change: &AttrChange,
-    ) -> Result<Attributes> {
-        let mut state = self.state.lock();
-        let node = state.node(node)?;
-        if let Some(size) = change.size_bytes {
-            node.contents.resize(size as usize, 0);
-            node.attr.size_bytes = size;
-        }
-        if let Some(mode) = change.mode {
-            node.attr.permissions = (mode & 0o7777) as u16;
-        }
-        if let Some(TimeChange::At(time)) = change.mtime {
-            node.attr.mtime = time;
-        }
-        let attr = node.attr;
-        Ok(Attributes { attr, ttl: FOREVER })
-    }
-
-    fn mknod(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
-        let mode = new.mode & !new.umask;
-        self.state.lock().add(dir, name, mode, context)
-    }
-
-    fn mkdir(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
-        let mode = 0o040_000 | (new.mode & !new.umask & !TYPE_MASK);
-        self.state.lock().add(dir, name, mode, context)
-    }
-
-    fn symlink(&self, context: &Context, dir: NodeId, name: &[u8], target: &[u8]) -> Result<Entry> {
-        let mut state = self.state.lock();
-        let made = state.add(dir, name, 0o120_777, context)?;
-        let node = state.node(made.node)?;
-        node.contents = target.into();
-        node.attr.size_bytes = target.len() as u64;
-        state.entry(made.node.0)
-    }
-
-    fn unlink(&self, _: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
-        self.state.lock().take(dir, name).map(drop)
-    }
-
-    fn rmdir(&self, _: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
-        self.state.lock().take(dir, name).map(drop)
-    }
-
-    fn rename(
-        &self,
-        _: &Context,
-        from: (NodeId, &[u8]),
-        to: (NodeId, &[u8]),
-        _: RenameFlags,
-    ) -> Result<()> {
-        let mut state = self.state.lock();
-        let number = state.take(from.0, from.1)?;
-        let _ = state.take(to.0, to.1);
-        state.put(to.0, to.1, number)
-    }
-
-    fn create(
+    fn perform(
         &self,
         context: &Context,
-        dir: NodeId,
-        name: &[u8],
-        new: &NewNode,
-        _: OpenFlags,
-    ) -> Result<(Entry, Opened)> {
-        if !self.manners.create {
-            return Err(Errno::NOSYS);
-        }
-        let made = self.mknod(context, dir, name, new)?;
-        Ok((made, Opened::Elided))
-    }
-
-    fn open(&self, _: &Context, _: NodeId, _: OpenFlags) -> Result<Opened> {
-        Ok(Opened::Elided)
-    }
-
-    fn read(
-        &self,
-        _: &Context,
         node: NodeId,
-        _: Handle,
-        offset: u64,
-        out: &mut [u8],
-        _: &ReadHow,
-    ) -> Result<usize> {
-        self.wait_if_slow(node)?;
-        let mut state = self.state.lock();
-        let contents = &state.node(node)?.contents;
-        let rest = contents.get(offset as usize..).unwrap_or_default();
-        let len = rest.len().min(out.len());
-        out[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
-    }
-
-    fn write(
-        &self,
-        _: &Context,
-        node: NodeId,
-        _: Handle,
-        offset: u64,
-        bytes: &[u8],
-        _: &WriteHow,
-    ) -> Result<usize> {
-        let stuck = self.state.lock().node(node)?.stuck;
-        if stuck {
-            self.gate.pass()?;
+        operation: &Operation<'_>,
+        out: &mut impl AnswerBuffer,
+    ) -> Result<Answer> {
+        match *operation {
+            Operation::Lookup { name } => {
+                let mut state = self.state.lock();
+                match state.child(node, name) {
+                    Ok(number) => state.entry(number).map(Answer::Entry),
+                    Err(_) => Ok(Answer::Absent { ttl: FOREVER }),
+                }
+            }
+            Operation::Forget { lookups } => {
+                let forgotten = &self.gate.forgotten;
+                forgotten.fetch_add(lookups as usize, Ordering::SeqCst);
+                Ok(Answer::Done)
+            }
+            Operation::Getattr => {
+                let attr = self.state.lock().node(node)?.attr;
+                Ok(Answer::Attributes(Attributes { attr, ttl: FOREVER }))
+            }
+            Operation::Setattr { change, .. } => self.setattr(node, &change),
+            Operation::Readlink => {
+                let mut state = self.state.lock();
+                let target = &state.node(node)?.contents;
+                out.bytes()[..target.len()].copy_from_slice(target);
+                Ok(Answer::Len(target.len()))
+            }
+            Operation::Mknod { name, new } => self.mknod(context, node, name, &new),
+            Operation::Mkdir { name, new } => {
+                let mode = 0o040_000 | (new.mode & !new.umask & !TYPE_MASK);
+                let made = self.state.lock().add(node, name, mode, context);
+                made.map(Answer::Entry)
+            }
+            Operation::Symlink { name, target } => {
+                let mut state = self.state.lock();
+                let made = state.add(node, name, 0o120_777, context)?;
+                let link = state.node(made.node)?;
+                link.contents = target.into();
+                link.attr.size_bytes = target.len() as u64;
+                state.entry(made.node.0).map(Answer::Entry)
+            }
+            Operation::Unlink { name } | Operation::Rmdir { name } => {
+                self.state.lock().take(node, name).map(|_| Answer::Done)
+            }
+            Operation::Rename { name, to, .. } => {
+                let mut state = self.state.lock();
+                let number = state.take(node, name)?;
+                let _ = state.take(to.0, to.1);
+                state.put(to.0, to.1, number).map(|()| Answer::Done)
+            }
+            Operation::Create { name, new, .. } if self.manners.create => {
+                match self.mknod(context, node, name, &new)? {
+                    Answer::Entry(entry) => Ok(Answer::Created(entry, Opened::Elided)),
+                    other => Ok(other),
+                }
+            }
+            Operation::Open { .. } | Operation::Opendir => Ok(Answer::Opened(Opened::Elided)),
+            Operation::Read { offset, .. } => {
+                self.wait_if_slow(node)?;
+                let mut state = self.state.lock();
+                let contents = &state.node(node)?.contents;
+                let rest = contents.get(offset as usize..).unwrap_or_default();
+                let out = out.bytes();
+                let len = rest.len().min(out.len());
+                out[..len].copy_from_slice(&rest[..len]);
+                Ok(Answer::Len(len))
+            }
+            Operation::Write { offset, bytes, .. } => self.write(node, offset as usize, bytes),
+            Operation::Fsync { .. } => self.wait_if_slow(node).map(|()| Answer::Done),
+            Operation::Readdir { offset, .. } => {
+                self.list(node, offset, &mut |entry, _| DirSink::push(out, entry))
+            }
+            Operation::Readdirplus { offset, .. } => {
+                self.list(node, offset, &mut |entry, found| {
+                    DirPlusSink::push(out, entry, found)
+                })
+            }
+            Operation::Getxattr { name, .. } => {
+                let mut state = self.state.lock();
+                let value = state.node(node)?.xattrs.get(name).ok_or(Errno::NODATA)?;
+                fill(out.bytes(), value)
+            }
+            Operation::Listxattr { .. } => {
+                let mut state = self.state.lock();
+                let names = state.node(node)?.xattrs.keys();
+                let names: Vec<u8> = names
+                    .flat_map(|name| name.iter().copied().chain([0]))
+                    .collect();
+                fill(out.bytes(), &names)
+            }
+            Operation::Setxattr { name, value, .. } => {
+                let mut state = self.state.lock();
+                state.node(node)?.xattrs.insert(name.into(), value.into());
+                Ok(Answer::Done)
+            }
+            Operation::Statfs => Ok(Answer::StatFs(StatFs {
+                block_bytes: 4096,
+                blocks: 1 << 30,
+                blocks_free: 1 << 30,
+                blocks_available: 1 << 30,
+                name_max: 255,
+            })),
+            // Returns its input reversed.
+            Operation::Ioctl { input, .. } => {
+                let out = out.bytes();
+                let len = input.len().min(out.len());
+                for (to, from) in out[..len].iter_mut().zip(input.iter().rev()) {
+                    *to = *from;
+                }
+                Ok(Answer::Ioctl(IoctlAnswer::of(len)))
+            }
+            Operation::Release { .. } | Operation::Releasedir { .. } | Operation::Destroy => {
+                Ok(Answer::Done)
+            }
+            _ => Err(Errno::NOSYS),
         }
-        let mut state = self.state.lock();
-        let node = state.node(node)?;
-        let end = offset as usize + bytes.len();
-        if node.contents.len() < end {
-            node.contents.resize(end, 0);
-        }
-        node.contents[offset as usize..end].copy_from_slice(bytes);
-        node.attr.size_bytes = node.contents.len() as u64;
-        Ok(bytes.len())
     }
+}
 
-    fn fsync(&self, _: &Context, node: NodeId, _: Handle, _: bool) -> Result<()> {
-        self.wait_if_slow(node)
+/// Copies a value to `out`; an empty buffer requests the length.
+fn fill(out: &mut [u8], value: &[u8]) -> Result<Answer> {
+    if !out.is_empty() {
+        out.get_mut(..value.len())
+            .ok_or(Errno::RANGE)?
+            .copy_from_slice(value);
     }
-
-    fn release(&self, _: &Context, _: NodeId, _: Handle) -> Result<()> {
-        Ok(())
-    }
-
-    fn opendir(&self, _: &Context, _: NodeId) -> Result<Opened> {
-        Ok(Opened::Elided)
-    }
-
-    fn readdir(
-        &self,
-        _: &Context,
-        node: NodeId,
-        _: Handle,
-        offset: u64,
-        sink: &mut dyn DirSink,
-    ) -> Result<()> {
-        self.list(node, offset, &mut |entry, _| sink.push(entry))
-    }
-
-    fn readdirplus(
-        &self,
-        _: &Context,
-        node: NodeId,
-        _: Handle,
-        offset: u64,
-        sink: &mut dyn DirPlusSink,
-    ) -> Result<()> {
-        self.list(node, offset, &mut |entry, found| sink.push(entry, found))
-    }
-
-    fn releasedir(&self, _: &Context, _: NodeId, _: Handle) -> Result<()> {
-        Ok(())
-    }
-
-    fn getxattr(&self, _: &Context, node: NodeId, name: &[u8], out: &mut [u8]) -> Result<usize> {
-        let mut state = self.state.lock();
-        let value = state.node(node)?.xattrs.get(name).ok_or(Errno::NODATA)?;
-        if !out.is_empty() {
-            out.get_mut(..value.len())
-                .ok_or(Errno::RANGE)?
-                .copy_from_slice(value);
-        }
-        Ok(value.len())
-    }
-
-    fn listxattr(&self, _: &Context, node: NodeId, out: &mut [u8]) -> Result<usize> {
-        let mut state = self.state.lock();
-        let names: Vec<u8> = state
-            .node(node)?
-            .xattrs
-            .keys()
-            .flat_map(|name| name.iter().copied().chain([0]))
-            .collect();
-        if !out.is_empty() {
-            out.get_mut(..names.len())
-                .ok_or(Errno::RANGE)?
-                .copy_from_slice(&names);
-        }
-        Ok(names.len())
-    }
-
-    fn setxattr(
-        &self,
-        _: &Context,
-        node: NodeId,
-        name: &[u8],
-        value: &[u8],
-        _: XattrHow,
-    ) -> Result<()> {
-        let mut state = self.state.lock();
-        state.node(node)?.xattrs.insert(name.into(), value.into());
-        Ok(())
-    }
-
-    fn statfs(&self, _: &Context, _: NodeId) -> Result<StatFs> {
-        Ok(StatFs {
-            block_bytes: 4096,
-            blocks: 1 << 30,
-            blocks_free: 1 << 30,
-            blocks_available: 1 << 30,
-            name_max: 255,
-        })
-    }
-
-    fn access(&self, _: &Context, _: NodeId, _: u32) -> Result<()> {
-        Err(Errno::NOSYS)
-    }
-
-    fn lseek(&self, _: &Context, _: NodeId, _: Handle, _: u64, _: SeekFor) -> Result<u64> {
-        Err(Errno::NOSYS)
-    }
-
-    /// Returns its input reversed.
-    fn ioctl(
-        &self,
-        _: &Context,
-        _: NodeId,
-        _: u32,
-        input: &[u8],
-        out: &mut [u8],
-    ) -> Result<IoctlAnswer> {
-        let len = input.len().min(out.len());
-        for (to, from) in out[..len].iter_mut().zip(input.iter().rev()) {
-            *to = *from;
-        }
-        Ok(IoctlAnswer::of(len))
-    }
+    Ok(Answer::Len(value.len()))
 }

@@ -1,26 +1,24 @@
-//! Answering a request: calls the verb and encodes its result.
+//! Answering a request: hands its operation to the file system, and encodes the answer.
 //!
-//! Request and answer share one payload buffer, in every transport. A verb that reads its payload has a small fixed
-//! answer, which is written after it has returned. A verb that fills the buffer has its arguments in memory of their
-//! own.
+//! Request and answer share one payload buffer, in every transport. An operation that only reads its payload borrows
+//! it. Its answer is written over it after the file system has returned. If the file system fills the buffer itself,
+//! the payload is copied first. Only names of xattrs and arguments of ioctls are not empty then.
 //!
 //! Invariants
-//! - ANSWER-1: a verb that would block leaves its request unchanged, so that it can be `resume`d.
-//! - ANSWER-2: the length of an answer never exceeds the requested size, regardless of the verb's result.
+//! - ANSWER-1: an operation that would block leaves its request unchanged, so that it can be `resume`d.
+//! - ANSWER-2: the length of an answer never exceeds the requested size, regardless of the file system's result.
 //!
 //! Not here: headers, and how answers get to the kernel.
 
 use std::sync::Arc;
 
-use zerocopy::IntoBytes;
+use zerocopy::{Immutable, IntoBytes};
 
-use crate::abi::{InHeader, output};
-use crate::encode::{Fixed, Listing};
+use crate::abi::{InHeader, opcode, output};
+use crate::encode::Buffer;
 use crate::init::Negotiated;
-use crate::parse::{Fill, Malformed, Operation, Plain, Whence};
-use crate::request::{
-    Context, DirPlusSink, DirSink, Errno, FileSystem, Lookup, NodeId, Result, SeekFor,
-};
+use crate::panic_guard::guard;
+use crate::request::{Answer, Context, Errno, FileSystem, NodeId, Operation, Result};
 use crate::retrieval::Retrievals;
 use crate::{encode, parse};
 
@@ -40,12 +38,10 @@ pub(crate) enum Outcome {
 }
 
 /// A request that would have blocked.
-#[derive(Debug)]
-pub(crate) enum Pending {
-    /// The request is unchanged in the buffer.
-    Unparsed,
-    /// The buffer may be overwritten.
-    Fill(Fill),
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// The payload, if the buffer may have been overwritten.
+    payload: Option<Box<[u8]>>,
 }
 
 /// A file system and the negotiated parameters of its connection.
@@ -66,32 +62,7 @@ impl<F: FileSystem> Server<F> {
         buffer: &mut [u8],
         payload_len: usize,
     ) -> Outcome {
-        let Some(fixed_len) = self.fixed_len(header.opcode) else {
-            return Outcome::Failure(Errno::NOSYS);
-        };
-        let (Some(fixed), Some(payload)) = (fixed.get(..fixed_len), buffer.get(..payload_len))
-        else {
-            return Outcome::Failure(Errno::INVAL);
-        };
-        let context = context(header);
-        let node = NodeId(header.nodeid);
-        match parse::operation(header, fixed, payload) {
-            Err(Malformed) => Outcome::Failure(Errno::INVAL),
-            Ok(Operation::Fill(fill)) => self.fill(&context, node, fill, buffer),
-            Ok(Operation::Plain(Plain::NotifyReply { payload })) => {
-                self.retrievals.reply(node, payload);
-                Outcome::Silence
-            }
-            Ok(Operation::Plain(plain)) => {
-                let silent = matches!(plain, Plain::Forget { .. } | Plain::BatchForget { .. });
-                match self.plain(&context, node, plain) {
-                    _ if silent => Outcome::Silence,
-                    Ok(answer) => put(&answer, buffer),
-                    Err(Errno::WOULD_BLOCK) => Outcome::WouldBlock(Pending::Unparsed),
-                    Err(error) => Outcome::Failure(error),
-                }
-            }
-        }
+        self.resume(Pending::default(), header, fixed, buffer, payload_len)
     }
 
     /// Answers a request that would have blocked, on a thread that may block.
@@ -103,302 +74,196 @@ impl<F: FileSystem> Server<F> {
         buffer: &mut [u8],
         payload_len: usize,
     ) -> Outcome {
-        match pending {
-            Pending::Unparsed => self.answer(header, fixed, buffer, payload_len),
-            Pending::Fill(fill) => self.fill(&context(header), NodeId(header.nodeid), fill, buffer),
+        let Some(fixed_len) = self.fixed_len(header.opcode) else {
+            return Outcome::Failure(Errno::NOSYS);
+        };
+        let (Some(fixed), Some(payload)) = (fixed.get(..fixed_len), buffer.get(..payload_len))
+        else {
+            return Outcome::Failure(Errno::INVAL);
+        };
+        match header.opcode {
+            // Blocked verbs are not interrupted (docs/design/transports.md): ENOSYS stops the kernel from sending more.
+            opcode::INTERRUPT => return Outcome::Failure(Errno::NOSYS),
+            opcode::NOTIFY_REPLY => {
+                self.retrievals.reply(NodeId(header.nodeid), payload);
+                return Outcome::Silence;
+            }
+            opcode::BATCH_FORGET => return self.forget_batch(header, fixed, payload),
+            _ => {}
+        }
+        let before = match header.opcode {
+            opcode::IOCTL => size_of::<output::IoctlOut>(),
+            _ => 0,
+        };
+        // ANSWER-1, REQ-1
+        let saved = opcode::fills_buffer(header.opcode)
+            .then(|| pending.payload.unwrap_or_else(|| payload.into()));
+        let (payload, room) = match &saved {
+            Some(saved) => (&saved[..], &mut buffer[before..]),
+            None => (&buffer[..payload_len], &mut [][..]),
+        };
+        let Ok(mut operation) = parse::operation(header, fixed, payload) else {
+            return Outcome::Failure(Errno::INVAL);
+        };
+        if let Operation::Write { how, .. } = &mut operation {
+            *how = self.negotiated.left_to_do(*how);
+        }
+        // ANSWER-2
+        let mut most = limit(&operation);
+        let mut room = Buffer::new(room, most);
+        let answer = self.perform(header, NodeId(header.nodeid), &operation, &mut room);
+        let listed = room.listed();
+        if saved.is_some() {
+            most = room.len();
+        }
+        let len = match answer {
+            // REQ-4
+            _ if listed > 0 => Ok(listed),
+            _ if header.opcode == opcode::FORGET => return Outcome::Silence,
+            Err(Errno::WOULD_BLOCK) => return Outcome::WouldBlock(Pending { payload: saved }),
+            Err(error) => Err(error),
+            Ok(answer) => self.encode(&answer, header.opcode, most, buffer),
+        };
+        match len {
+            Ok(len) => Outcome::Answer(len),
+            Err(error) => Outcome::Failure(error),
         }
     }
 
     /// Returns the length of an operation's fixed part, or `None` if it is unknown.
     pub(crate) fn fixed_len(&self, operation: u32) -> Option<usize> {
-        parse::fixed_len(operation, self.negotiated.setxattr_ext)
+        opcode::fixed_len(operation, self.negotiated.setxattr_ext)
     }
 
-    fn fill(&self, context: &Context, node: NodeId, fill: Fill, buffer: &mut [u8]) -> Outcome {
-        let outcome = match &fill {
-            Fill::Read {
-                handle,
-                offset,
-                size,
-                how,
-            } => {
-                // REQ-1
-                let out = room(buffer, *size);
-                let most = out.len();
-                let read = self
-                    .file_system
-                    .read(context, node, *handle, *offset, out, how);
-                // ANSWER-2
-                read.map(|len| len.min(most))
-            }
-            Fill::Readdir {
-                handle,
-                offset,
-                size,
-            } => {
-                let mut listing = Listing::new(room(buffer, *size));
-                let sink: &mut dyn DirSink = &mut listing;
-                let listed = self
-                    .file_system
-                    .readdir(context, node, *handle, *offset, sink);
-                listed_len(&listing, listed)
-            }
-            Fill::Readdirplus {
-                handle,
-                offset,
-                size,
-            } => {
-                let mut listing = Listing::new(room(buffer, *size));
-                let sink: &mut dyn DirPlusSink = &mut listing;
-                let listed = self
-                    .file_system
-                    .readdirplus(context, node, *handle, *offset, sink);
-                listed_len(&listing, listed)
-            }
-            Fill::Readlink => {
-                let most = buffer.len().min(LINK_MAX_BYTES);
-                let read = self
-                    .file_system
-                    .readlink(context, node, &mut buffer[..most]);
-                read.map(|len| len.min(most))
-            }
-            Fill::Getxattr { name, size } => {
-                let out = room(buffer, *size);
-                let found = self.file_system.getxattr(context, node, name, out);
-                found.and_then(|len| xattr_len(len, *size, buffer))
-            }
-            Fill::Listxattr { size } => {
-                let out = room(buffer, *size);
-                let found = self.file_system.listxattr(context, node, out);
-                found.and_then(|len| xattr_len(len, *size, buffer))
-            }
-            Fill::Ioctl {
-                command,
-                input,
-                out_size,
-            } => {
-                let (before, out) = buffer.split_at_mut(size_of::<output::IoctlOut>());
-                let out = room(out, *out_size);
-                let most = out.len();
-                let done = self.file_system.ioctl(context, node, *command, input, out);
-                done.map(|answer| {
-                    let head = output::IoctlOut {
-                        result: answer.error.map_or(0, |error| -error.code()),
-                        flags: 0,
-                        in_iovs: 0,
-                        out_iovs: 0,
-                    };
-                    before.copy_from_slice(head.as_bytes());
-                    before.len() + answer.len_bytes.min(most)
-                })
-            }
+    #[inline]
+    fn perform(
+        &self,
+        header: &InHeader,
+        node: NodeId,
+        operation: &Operation<'_>,
+        out: &mut Buffer<'_>,
+    ) -> Result<Answer> {
+        let context = Context {
+            uid: header.uid,
+            gid: header.gid,
+            pid: header.pid,
         };
-        match outcome {
-            Ok(len) => Outcome::Answer(len),
-            // ANSWER-1
-            Err(Errno::WOULD_BLOCK) => Outcome::WouldBlock(Pending::Fill(fill)),
-            Err(error) => Outcome::Failure(error),
-        }
+        let perform = || self.file_system.perform(&context, node, operation, out);
+        guard(operation.verb(), perform)
     }
 
-    fn plain(&self, context: &Context, node: NodeId, plain: Plain<'_>) -> Result<Fixed> {
-        let fs = &self.file_system;
-        let done = |()| Fixed::empty();
-        match plain {
-            Plain::Lookup { name } => fs.lookup(context, node, name).map(|found| match found {
-                Lookup::Found(entry) => Fixed::of(&encode::entry_out(&entry)),
-                Lookup::Absent { ttl } => Fixed::of(&encode::absent(ttl)),
-            }),
-            Plain::Forget { lookups } => {
-                fs.forget(node, lookups);
-                Ok(Fixed::empty())
+    fn forget_batch(&self, header: &InHeader, fixed: &[u8], payload: &[u8]) -> Outcome {
+        let Ok(nodes) = parse::forgotten(fixed, payload) else {
+            return Outcome::Failure(Errno::INVAL);
+        };
+        for (node, lookups) in nodes {
+            let forget = Operation::Forget { lookups };
+            // Nobody waits for the result.
+            let _ = self.perform(header, node, &forget, &mut Buffer::new(&mut [], 0));
+        }
+        Outcome::Silence
+    }
+
+    /// Writes an answer to the start of `buffer`, and returns its length. `most` limits the lengths that the file system
+    /// returns.
+    #[inline]
+    fn encode(
+        &self,
+        answer: &Answer,
+        operation: u32,
+        most: usize,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        match *answer {
+            Answer::Done => Ok(0),
+            Answer::Entry(ref entry) => put(&encode::entry_out(entry), buffer),
+            Answer::Absent { ttl } => put(&encode::absent(ttl), buffer),
+            Answer::Attributes(ref found) if operation == opcode::STATX => {
+                put(&encode::statx_out(found), buffer)
             }
-            Plain::BatchForget { nodes } => {
-                for (node, lookups) in nodes.each() {
-                    fs.forget(node, lookups);
-                }
-                Ok(Fixed::empty())
+            Answer::Attributes(ref found) => put(&encode::attr_out(found), buffer),
+            Answer::Opened(opened) => {
+                let open = self
+                    .negotiated
+                    .open_out(opened, operation == opcode::OPENDIR)?;
+                put(&open, buffer)
             }
-            Plain::Getattr => {
-                let found = fs.getattr(context, node)?;
-                Ok(Fixed::of(&encode::attr_out(&found)))
+            Answer::Created(ref entry, opened) => put(
+                &output::CreateOut {
+                    entry: encode::entry_out(entry),
+                    open: encode::open_out(opened, output::FOPEN_KEEP_CACHE),
+                },
+                buffer,
+            ),
+            Answer::Len(len) if matches!(operation, opcode::GETXATTR | opcode::LISTXATTR) => {
+                xattr_len(len, most, buffer)
             }
-            Plain::Statx => {
-                let found = fs.getattr(context, node)?;
-                Ok(Fixed::of(&encode::statx_out(&found)))
+            Answer::Len(len) => Ok(len.min(most)),
+            Answer::Written(len) => put(&count(len.min(most)), buffer),
+            Answer::Copied(len) if operation == opcode::COPY_FILE_RANGE_64 => {
+                let bytes_copied = len.min(most as u64);
+                put(&output::CopyFileRangeOut { bytes_copied }, buffer)
             }
-            Plain::Setattr { handle, change } => {
-                let now = fs.setattr(context, node, handle, &change)?;
-                Ok(Fixed::of(&encode::attr_out(&now)))
-            }
-            Plain::Symlink { name, target } => entry(fs.symlink(context, node, name, target)),
-            Plain::Mknod { name, new } => entry(fs.mknod(context, node, name, &new)),
-            Plain::Mkdir { name, new } => entry(fs.mkdir(context, node, name, &new)),
-            Plain::Link { node: target, name } => entry(fs.link(context, target, node, name)),
-            Plain::Unlink { name } => fs.unlink(context, node, name).map(done),
-            Plain::Rmdir { name } => fs.rmdir(context, node, name).map(done),
-            Plain::Rename { name, to, flags } => {
-                fs.rename(context, (node, name), to, flags).map(done)
-            }
-            Plain::Open { flags } => {
-                let opened = fs.open(context, node, flags)?;
-                self.negotiated.opened(opened)
-            }
-            Plain::Opendir => {
-                let opened = fs.opendir(context, node)?;
-                self.negotiated.opened_dir(opened)
-            }
-            Plain::Create { name, new, flags } => {
-                let (entry, opened) = fs.create(context, node, name, &new, flags)?;
-                Ok(created(&entry, opened))
-            }
-            Plain::Tmpfile { new, flags } => {
-                let (entry, opened) = fs.tmpfile(context, node, &new, flags)?;
-                Ok(created(&entry, opened))
-            }
-            Plain::Write {
-                handle,
-                offset,
-                bytes,
-                how,
-            } => {
-                let how = self.negotiated.left_to_do(how);
-                let taken = fs.write(context, node, handle, offset, bytes, &how)?;
-                // A request is shorter than 2^32 bytes.
-                let size = taken.min(bytes.len()) as u32;
-                Ok(Fixed::of(&output::WriteOut { size, padding: 0 }))
-            }
-            Plain::Release { handle } => fs.release(context, node, handle).map(done),
-            Plain::Releasedir { handle } => fs.releasedir(context, node, handle).map(done),
-            Plain::Flush { handle } => fs.flush(context, node, handle).map(done),
-            Plain::Fsync { handle, data_only } => {
-                fs.fsync(context, node, handle, data_only).map(done)
-            }
-            Plain::Fsyncdir { handle, data_only } => {
-                fs.fsyncdir(context, node, handle, data_only).map(done)
-            }
-            Plain::Syncfs => fs.syncfs(context).map(done),
-            Plain::Statfs => {
-                let stat = fs.statfs(context, node)?;
-                Ok(Fixed::of(&encode::kstatfs(&stat)))
-            }
-            Plain::Setxattr { name, value, how } => {
-                fs.setxattr(context, node, name, value, how).map(done)
-            }
-            Plain::Removexattr { name } => fs.removexattr(context, node, name).map(done),
-            Plain::Access { mask } => fs.access(context, node, mask).map(done),
-            Plain::Fallocate {
-                handle,
-                range,
-                mode,
-            } => fs.fallocate(context, node, handle, range, mode).map(done),
-            Plain::Lseek {
-                handle,
-                offset,
-                what,
-            } => {
-                let what = match what {
-                    Whence::Data => SeekFor::Data,
-                    Whence::Hole => SeekFor::Hole,
-                    Whence::Other => return Err(Errno::INVAL),
-                };
-                let offset = fs.lseek(context, node, handle, offset, what)?;
+            Answer::Copied(len) => put(&count((len as usize).min(most)), buffer),
+            Answer::Offset(offset) => {
                 i64::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
-                Ok(Fixed::of(&output::LseekOut { offset }))
+                put(&output::LseekOut { offset }, buffer)
             }
-            Plain::CopyFileRange {
-                from,
-                to,
-                len,
-                wide,
-            } => {
-                // The narrow answer has 32 bits; the kernel sends another request for the rest.
-                let most = if wide { len } else { len.min(1 << 30) };
-                let copied = fs.copy_file_range(context, from, to, most)?.min(most);
-                Ok(if wide {
-                    Fixed::of(&output::CopyFileRangeOut {
-                        bytes_copied: copied,
-                    })
-                } else {
-                    Fixed::of(&output::WriteOut {
-                        size: copied as u32,
-                        padding: 0,
-                    })
-                })
+            Answer::StatFs(ref stat) => put(&encode::kstatfs(stat), buffer),
+            Answer::Ioctl(answer) => {
+                let head = output::IoctlOut {
+                    result: answer.error.map_or(0, |error| -error.code()),
+                    flags: 0,
+                    in_iovs: 0,
+                    out_iovs: 0,
+                };
+                Ok(put(&head, buffer)? + answer.len_bytes.min(most))
             }
-            Plain::Destroy => {
-                fs.destroy()?;
-                Ok(Fixed::empty())
-            }
-            // Blocked verbs are not interrupted (docs/design/transports.md): ENOSYS stops the kernel from sending more.
-            Plain::Interrupt => Err(Errno::NOSYS),
-            Plain::NotifyReply { .. } => Ok(Fixed::empty()),
         }
     }
 }
 
+/// Returns the maximum of the length that an operation returns.
 #[inline]
-fn context(header: &InHeader) -> Context {
-    Context {
-        uid: header.uid,
-        gid: header.gid,
-        pid: header.pid,
+fn limit(operation: &Operation<'_>) -> usize {
+    match *operation {
+        Operation::Read { size, .. }
+        | Operation::Readdir { size, .. }
+        | Operation::Readdirplus { size, .. }
+        | Operation::Getxattr { size, .. }
+        | Operation::Listxattr { size }
+        | Operation::Ioctl { size, .. } => size as usize,
+        Operation::Readlink => LINK_MAX_BYTES,
+        Operation::Write { bytes, .. } => bytes.len(),
+        Operation::CopyFileRange { len, .. } => len as usize,
+        _ => 0,
     }
 }
 
 #[inline]
-fn room(buffer: &mut [u8], size: u32) -> &mut [u8] {
-    let most = buffer.len().min(size as usize);
-    &mut buffer[..most]
+fn put(answer: &(impl IntoBytes + Immutable), buffer: &mut [u8]) -> Result<usize> {
+    answer.write_to_prefix(buffer).map_err(|_| Errno::IO)?;
+    Ok(size_of_val(answer))
 }
 
+/// Returns the answer with the number of bytes written or copied. Requests with this answer are for fewer than 2^32.
 #[inline]
-fn put(answer: &Fixed, buffer: &mut [u8]) -> Outcome {
-    let answer = answer.as_bytes();
-    match buffer.get_mut(..answer.len()) {
-        Some(out) => {
-            out.copy_from_slice(answer);
-            Outcome::Answer(answer.len())
-        }
-        None => Outcome::Failure(Errno::IO),
-    }
-}
-
-#[inline]
-fn entry(made: Result<crate::request::Entry>) -> Result<Fixed> {
-    made.map(|entry| Fixed::of(&encode::entry_out(&entry)))
-}
-
-#[inline]
-fn created(entry: &crate::request::Entry, opened: crate::request::Opened) -> Fixed {
-    Fixed::of(&output::CreateOut {
-        entry: encode::entry_out(entry),
-        open: encode::open_out(opened, output::FOPEN_KEEP_CACHE),
-    })
-}
-
-/// Returns the length of a listing. After at least one entry an error is ignored (REQ-4).
-#[inline]
-fn listed_len(listing: &Listing<'_>, listed: Result<()>) -> Result<usize> {
-    match listed {
-        Err(error) if listing.len() == 0 => Err(error),
-        _ => Ok(listing.len()),
+fn count(len: usize) -> output::WriteOut {
+    output::WriteOut {
+        size: len as u32,
+        padding: 0,
     }
 }
 
 /// Returns the length of the answer to an xattr request. If the request has no room for it, the answer is only the
 /// value's length.
 #[inline]
-fn xattr_len(len: usize, size: u32, buffer: &mut [u8]) -> Result<usize> {
-    if size == 0 {
+fn xattr_len(len: usize, most: usize, buffer: &mut [u8]) -> Result<usize> {
+    if most == 0 {
         let size = u32::try_from(len).map_err(|_| Errno::RANGE)?;
-        let answer = Fixed::of(&output::GetxattrOut { size, padding: 0 });
-        return match put(&answer, buffer) {
-            Outcome::Answer(len) => Ok(len),
-            _ => Err(Errno::IO),
-        };
+        return put(&output::GetxattrOut { size, padding: 0 }, buffer);
     }
-    if len > size as usize {
+    if len > most {
         return Err(Errno::RANGE);
     }
     Ok(len)

@@ -21,8 +21,7 @@ use crate::ending::Ending;
 use crate::forget_reader;
 use crate::init::{Offer, negotiate};
 use crate::notifier::Invalidator;
-use crate::panic_guard::PanicGuard;
-use crate::request::{FileSystem, Watched};
+use crate::request::FileSystem;
 use crate::uring::{self, Queues};
 
 /// The requested transport of a mount.
@@ -80,7 +79,6 @@ impl Connection {
         choice: TransportChoice,
         capacity: Capacity,
     ) -> Result<Self, Refused<F>> {
-        let file_system = Watched::new(file_system, PanicGuard);
         let device = Device::new(device);
         let (header, offer) = first_request(&device)?;
         let refuse = |_: &io::Error| device.send_error(&header, rustix::io::Errno::PROTO);
@@ -98,7 +96,7 @@ impl Connection {
         if queues.is_some() && !(was_on && uring::is_on()) {
             return Err(Refused {
                 error: rustix::io::Errno::OPNOTSUPP.into(),
-                but_for_rings: Some(file_system.into_inner()),
+                but_for_rings: Some(file_system),
             });
         }
         let server = Arc::new(Server {
@@ -124,7 +122,7 @@ impl Connection {
                 let server = Arc::into_inner(server);
                 return Err(Refused {
                     error,
-                    but_for_rings: server.map(|server| server.file_system.into_inner()),
+                    but_for_rings: server.map(|server| server.file_system),
                 });
             }
         };

@@ -15,9 +15,9 @@ use rustix::ioctl::{Setter, ioctl, opcode};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::input::WriteIn;
+use crate::abi::opcode::FIXED_MAX;
 use crate::abi::{InHeader, MIN_READ_BUFFER, OutHeader};
 use crate::answer::{Outcome, Server};
-use crate::parse::FIXED_MAX;
 use crate::request::FileSystem;
 
 const PAGE: usize = 4096;

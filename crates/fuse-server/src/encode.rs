@@ -2,47 +2,17 @@
 
 use std::time::Duration;
 
-use zerocopy::{FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::abi::output;
 use crate::abi::{Dirent, RECORD_ALIGN};
 use crate::request::{
-    Attr, Attributes, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, FileKind, Opened, Room,
-    StatFs, Time,
+    AnswerBuffer, Attr, Attributes, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, FileKind,
+    Opened, Room, StatFs, Time,
 };
 
 /// The mask `STATX_BASIC_STATS | STATX_BTIME` of statx(2).
 const STATX_MASK: u32 = 0x0fff;
-
-/// An answer of fixed size, in memory of its own: its target buffer may still contain the request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fixed {
-    bytes: [u8; size_of::<output::StatxOut>()],
-    len: usize,
-}
-
-impl Fixed {
-    #[inline]
-    pub(crate) fn of(answer: &(impl IntoBytes + Immutable)) -> Self {
-        let answer = answer.as_bytes();
-        let mut bytes = [0; size_of::<output::StatxOut>()];
-        bytes[..answer.len()].copy_from_slice(answer);
-        Self {
-            bytes,
-            len: answer.len(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn empty() -> Self {
-        Self::of(&())
-    }
-
-    #[inline]
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
 
 fn mode(attr: &Attr) -> u32 {
     (file_type(attr.kind) << 12) | u32::from(attr.permissions)
@@ -200,21 +170,32 @@ pub(crate) fn kstatfs(stat: &StatFs) -> output::Kstatfs {
     }
 }
 
-/// Directory entries, encoded in place in the answer.
-pub(crate) struct Listing<'a> {
+/// The part of a buffer that a file system fills with an answer of variable length.
+pub(crate) struct Buffer<'a> {
     out: &'a mut [u8],
-    len: usize,
+    /// The length of the directory entries.
+    listed: usize,
 }
 
-impl<'a> Listing<'a> {
+impl<'a> Buffer<'a> {
+    /// Uses at most this many bytes of `out`.
     #[inline]
-    pub(crate) fn new(out: &'a mut [u8]) -> Self {
-        Self { out, len: 0 }
+    pub(crate) fn new(out: &'a mut [u8], most: usize) -> Self {
+        let most = most.min(out.len());
+        Self {
+            out: &mut out[..most],
+            listed: 0,
+        }
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.out.len()
+    }
+
+    #[inline]
+    pub(crate) fn listed(&self) -> usize {
+        self.listed
     }
 
     #[inline]
@@ -231,7 +212,7 @@ impl<'a> Listing<'a> {
         let parts = [before, dirent.as_bytes(), entry.name];
         let plain_len: usize = parts.iter().map(|part| part.len()).sum();
         let len = plain_len.next_multiple_of(RECORD_ALIGN);
-        let Some(mut record) = self.out.get_mut(self.len..self.len + len) else {
+        let Some(mut record) = self.out.get_mut(self.listed..self.listed + len) else {
             return Room::Full;
         };
         for part in parts {
@@ -240,19 +221,26 @@ impl<'a> Listing<'a> {
             record = tail;
         }
         record.fill(0);
-        self.len += len;
+        self.listed += len;
         Room::Taken
     }
 }
 
-impl DirSink for Listing<'_> {
+impl AnswerBuffer for Buffer<'_> {
+    #[inline]
+    fn bytes(&mut self) -> &mut [u8] {
+        self.out
+    }
+}
+
+impl DirSink for Buffer<'_> {
     #[inline]
     fn push(&mut self, entry: &DirEntry<'_>) -> Room {
         self.take(&[], entry)
     }
 }
 
-impl DirPlusSink for Listing<'_> {
+impl DirPlusSink for Buffer<'_> {
     #[inline]
     fn push(&mut self, entry: &DirEntry<'_>, found: Option<&Entry>) -> Room {
         // Node 0 means that no lookup was done.

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, FromZeros};
 use crate::abi::init::{InitIn, InitInMore, InitOut, flag};
 use crate::abi::{self, output};
 use crate::capacity::{Capacity, REQUEST_SMALL_BYTES};
-use crate::encode::{self, Fixed};
+use crate::encode;
 use crate::request::{ConnectionFlags, Errno, Opened, Result, WriteHow};
 
 /// The negotiated parameters.
@@ -40,14 +40,17 @@ pub(crate) struct Negotiated {
 impl Negotiated {
     /// Returns the answer to an open. It may be `NOSYS`: the kernel need not send opens.
     #[inline]
-    pub(crate) fn opened(&self, opened: Opened) -> Result<Fixed> {
-        open_answer(opened, self.elide_open, output::FOPEN_KEEP_CACHE)
-    }
-
-    #[inline]
-    pub(crate) fn opened_dir(&self, opened: Opened) -> Result<Fixed> {
-        let cache = output::FOPEN_KEEP_CACHE | output::FOPEN_CACHE_DIR;
-        open_answer(opened, self.elide_opendir, cache)
+    pub(crate) fn open_out(&self, opened: Opened, is_dir: bool) -> Result<output::OpenOut> {
+        let (elide, cache) = if is_dir {
+            let cache = output::FOPEN_KEEP_CACHE | output::FOPEN_CACHE_DIR;
+            (self.elide_opendir, cache)
+        } else {
+            (self.elide_open, output::FOPEN_KEEP_CACHE)
+        };
+        if elide && opened == Opened::Elided {
+            return Err(Errno::NOSYS);
+        }
+        Ok(encode::open_out(opened, cache))
     }
 
     /// Returns the remaining duties of a write. If the kernel syncs the file after all parts of a write, each part need
@@ -61,14 +64,6 @@ impl Negotiated {
             ..how
         }
     }
-}
-
-#[inline]
-fn open_answer(opened: Opened, elide: bool, cache: u32) -> Result<Fixed> {
-    if elide && opened == Opened::Elided {
-        return Err(Errno::NOSYS);
-    }
-    Ok(Fixed::of(&encode::open_out(opened, cache)))
 }
 
 /// The kernel's offer in its first request.

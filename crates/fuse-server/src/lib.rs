@@ -2,7 +2,7 @@
 //!
 //! - `request`: the requests that a file system answers, independent of the transport
 //! - `abi`: the protocol as bytes; `parse`, `encode`: from bytes to requests, from answers to bytes
-//! - `answer`: calls the verb of a request; `panic_guard`: confines its panics
+//! - `answer`: hands the operation of a request to the file system; `panic_guard`: confines panics
 //! - `init`: the first request (FUSE_INIT), which negotiates options; `capacity`: the size of requests
 //! - `device`, `dev_fuse`: requests through `/dev/fuse`; `uring`: through io_uring
 //! - `forget_reader`: FORGETs, which io_uring does not carry

@@ -7,18 +7,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::request::{Errno, Result, Verb, Watch};
+use crate::request::{Errno, Result, Verb};
 
-/// Keeps panics within the request.
-#[derive(Debug)]
-pub(crate) struct PanicGuard;
-
-impl Watch for PanicGuard {
-    fn around<T>(&self, verb: Verb, request: impl FnOnce() -> Result<T>) -> Result<T> {
-        catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|_| {
-            // The panic message is on standard error, or wherever the hook writes it.
-            tracing::error!("a request ({}) panicked", verb.name());
-            Err(Errno::IO)
-        })
-    }
+/// Executes a request, and keeps its panics within it.
+#[inline]
+pub(crate) fn guard<T>(verb: Verb, request: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|_| {
+        // The panic message is on standard error, or wherever the hook writes it.
+        tracing::error!("a request ({}) panicked", verb.name());
+        Err(Errno::IO)
+    })
 }

@@ -3,11 +3,10 @@
 //! A request is a header, a fixed part whose length depends on the operation, and a payload: names, values, contents,
 //! extensions. No length is trusted: a mismatch is `Malformed`.
 //!
-//! Requests have two shapes. A `Plain` request borrows its payload, and its answer is small and fixed. The answer to a
-//! `Fill` request is written by the verb itself, into the buffer of the payload. So a `Fill` owns its arguments, and
-//! stays valid when the buffer is overwritten.
+//! An operation borrows its arguments from the payload. A payload that the answer may overwrite is therefore copied
+//! first (`opcode::fills_buffer`).
 //!
-//! Not here: the dispatch to verbs (`answer`).
+//! Not here: the lengths of fixed parts (`opcode`), and the call of the file system (`answer`).
 
 use rustix::fs::OFlags;
 use zerocopy::FromBytes;
@@ -15,8 +14,8 @@ use zerocopy::FromBytes;
 use crate::abi::input::{self, fattr};
 use crate::abi::{InHeader, opcode};
 use crate::request::{
-    AccessMode, AttrChange, CopyEnd, DeviceNr, Handle, NewNode, NodeId, OpenFlags, ReadHow,
-    RenameFlags, Time, TimeChange, WriteHow, XattrHow,
+    AccessMode, AttrChange, CopyEnd, DeviceNr, Handle, NewNode, NodeId, OpenFlags, Operation,
+    ReadHow, RenameFlags, SeekFor, Time, TimeChange, WriteHow, XattrHow,
 };
 
 /// A request that does not have the form of its operation.
@@ -30,346 +29,60 @@ const IOCTL_MAX_BYTES: u32 = (1 << 14) - 1;
 /// The maximum size of an xattr's value, and of a list of names, in the kernel.
 const XATTR_MAX_BYTES: u32 = 1 << 16;
 
+/// The answer to a copy has 32 bits unless it is a `COPY_FILE_RANGE_64`; the kernel sends another request for the rest.
+const COPY_NARROW_MAX_BYTES: u64 = 1 << 30;
+
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Operation<'a> {
-    Plain(Plain<'a>),
-    Fill(Fill),
+/// Parses the nodes of a `BATCH_FORGET`, and the number of dropped lookups of each.
+pub(crate) fn forgotten(
+    fixed: &[u8],
+    payload: &[u8],
+) -> Parsed<impl Iterator<Item = (NodeId, u64)>> {
+    let batch: input::BatchForgetIn = part(fixed)?;
+    let len = usize::try_from(batch.count)
+        .ok()
+        .and_then(|count| count.checked_mul(size_of::<input::ForgetOne>()));
+    let nodes = len.and_then(|len| payload.get(..len)).ok_or(Malformed)?;
+    let each = nodes.chunks_exact(size_of::<input::ForgetOne>());
+    Ok(each
+        .filter_map(|one| input::ForgetOne::read_from_bytes(one).ok())
+        .map(|one| (NodeId(one.nodeid), one.nlookup)))
 }
 
-/// A request with a small fixed answer, or without an answer.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Plain<'a> {
-    Lookup {
-        name: &'a [u8],
-    },
-    Forget {
-        lookups: u64,
-    },
-    BatchForget {
-        nodes: Forgotten<'a>,
-    },
-    Getattr,
-    Statx,
-    Setattr {
-        handle: Option<Handle>,
-        change: AttrChange,
-    },
-    Symlink {
-        name: &'a [u8],
-        target: &'a [u8],
-    },
-    Mknod {
-        name: &'a [u8],
-        new: NewNode,
-    },
-    Mkdir {
-        name: &'a [u8],
-        new: NewNode,
-    },
-    Unlink {
-        name: &'a [u8],
-    },
-    Rmdir {
-        name: &'a [u8],
-    },
-    Rename {
-        name: &'a [u8],
-        to: (NodeId, &'a [u8]),
-        flags: RenameFlags,
-    },
-    /// Adds a name for `node`, in the directory of the request.
-    Link {
-        node: NodeId,
-        name: &'a [u8],
-    },
-    Open {
-        flags: OpenFlags,
-    },
-    Write {
-        handle: Handle,
-        offset: u64,
-        bytes: &'a [u8],
-        how: WriteHow,
-    },
-    Statfs,
-    Release {
-        handle: Handle,
-    },
-    Fsync {
-        handle: Handle,
-        data_only: bool,
-    },
-    Setxattr {
-        name: &'a [u8],
-        value: &'a [u8],
-        how: XattrHow,
-    },
-    Removexattr {
-        name: &'a [u8],
-    },
-    Flush {
-        handle: Handle,
-    },
-    Opendir,
-    Releasedir {
-        handle: Handle,
-    },
-    Fsyncdir {
-        handle: Handle,
-        data_only: bool,
-    },
-    Access {
-        mask: u32,
-    },
-    Create {
-        name: &'a [u8],
-        new: NewNode,
-        flags: OpenFlags,
-    },
-    Tmpfile {
-        new: NewNode,
-        flags: OpenFlags,
-    },
-    Interrupt,
-    NotifyReply {
-        payload: &'a [u8],
-    },
-    Destroy,
-    Fallocate {
-        handle: Handle,
-        range: (u64, u64),
-        mode: u32,
-    },
-    Lseek {
-        handle: Handle,
-        offset: u64,
-        what: Whence,
-    },
-    /// `wide` means that the answer has 64 bits.
-    CopyFileRange {
-        from: CopyEnd,
-        to: CopyEnd,
-        len: u64,
-        wide: bool,
-    },
-    Syncfs,
-}
-
-/// The `whence` values of lseek that the kernel does not handle itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whence {
-    Data,
-    Hole,
-    Other,
-}
-
-/// A request whose answer the verb writes.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fill {
-    Read {
-        handle: Handle,
-        offset: u64,
-        size: u32,
-        how: ReadHow,
-    },
-    Readdir {
-        handle: Handle,
-        offset: u64,
-        size: u32,
-    },
-    Readdirplus {
-        handle: Handle,
-        offset: u64,
-        size: u32,
-    },
-    Readlink,
-    Getxattr {
-        name: Box<[u8]>,
-        size: u32,
-    },
-    Listxattr {
-        size: u32,
-    },
-    Ioctl {
-        command: u32,
-        input: Box<[u8]>,
-        out_size: u32,
-    },
-}
-
-/// Nodes, and the number of dropped lookups of each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Forgotten<'a>(&'a [u8]);
-
-impl Forgotten<'_> {
-    pub(crate) fn each(self) -> impl Iterator<Item = (NodeId, u64)> {
-        self.0
-            .chunks_exact(size_of::<input::ForgetOne>())
-            .filter_map(|one| input::ForgetOne::read_from_bytes(one).ok())
-            .map(|one| (NodeId(one.nodeid), one.nlookup))
-    }
-}
-
-/// Returns the length of an operation's fixed part, or `None` if it is unknown. `setxattr_ext` is whether that flag was
-/// negotiated.
-#[inline]
-pub(crate) fn fixed_len(operation: u32, setxattr_ext: bool) -> Option<usize> {
-    Some(match operation {
-        opcode::LOOKUP
-        | opcode::READLINK
-        | opcode::SYMLINK
-        | opcode::UNLINK
-        | opcode::RMDIR
-        | opcode::STATFS
-        | opcode::REMOVEXATTR
-        | opcode::DESTROY
-        | opcode::NOTIFY_REPLY => 0,
-        opcode::FORGET => size_of::<input::ForgetIn>(),
-        opcode::BATCH_FORGET => size_of::<input::BatchForgetIn>(),
-        opcode::GETATTR => size_of::<input::GetattrIn>(),
-        opcode::STATX => size_of::<input::StatxIn>(),
-        opcode::SETATTR => size_of::<input::SetattrIn>(),
-        opcode::MKNOD => size_of::<input::MknodIn>(),
-        opcode::MKDIR => size_of::<input::MkdirIn>(),
-        opcode::RENAME => size_of::<input::RenameIn>(),
-        opcode::RENAME2 => size_of::<input::Rename2In>(),
-        opcode::LINK => size_of::<input::LinkIn>(),
-        opcode::OPEN | opcode::OPENDIR => size_of::<input::OpenIn>(),
-        opcode::READ | opcode::READDIR | opcode::READDIRPLUS => size_of::<input::ReadIn>(),
-        opcode::WRITE => size_of::<input::WriteIn>(),
-        opcode::RELEASE | opcode::RELEASEDIR => size_of::<input::ReleaseIn>(),
-        opcode::FSYNC | opcode::FSYNCDIR => size_of::<input::FsyncIn>(),
-        opcode::SETXATTR if setxattr_ext => {
-            size_of::<input::SetxattrIn>() + size_of::<input::SetxattrInMore>()
-        }
-        opcode::SETXATTR => size_of::<input::SetxattrIn>(),
-        opcode::GETXATTR | opcode::LISTXATTR => size_of::<input::GetxattrIn>(),
-        opcode::FLUSH => size_of::<input::FlushIn>(),
-        opcode::ACCESS => size_of::<input::AccessIn>(),
-        opcode::CREATE | opcode::TMPFILE => size_of::<input::CreateIn>(),
-        opcode::INTERRUPT => size_of::<input::InterruptIn>(),
-        opcode::IOCTL => size_of::<input::IoctlIn>(),
-        opcode::FALLOCATE => size_of::<input::FallocateIn>(),
-        opcode::LSEEK => size_of::<input::LseekIn>(),
-        opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => size_of::<input::CopyFileRangeIn>(),
-        opcode::SYNCFS => size_of::<input::SyncfsIn>(),
-        _ => return None,
-    })
-}
-
-/// The longest fixed part.
-pub(crate) const FIXED_MAX: usize = size_of::<input::SetattrIn>();
-
-/// Parses the operation of a request. `fixed` has the length from `fixed_len`.
+/// Parses the operation of a request. `fixed` has the length from `opcode::fixed_len`.
 #[inline]
 pub(crate) fn operation<'a>(
     header: &InHeader,
     fixed: &[u8],
     payload: &'a [u8],
 ) -> Parsed<Operation<'a>> {
-    if let Some(fill) = fill(header.opcode, fixed, payload)? {
-        return Ok(Operation::Fill(fill));
-    }
     let extensions = usize::from(header.total_extlen) * 8;
     let names = payload.len().checked_sub(extensions).ok_or(Malformed)?;
     let (payload, extensions) = payload.split_at(names);
-    plain(header, fixed, payload, extensions).map(Operation::Plain)
-}
-
-#[inline]
-fn fill(operation: u32, fixed: &[u8], payload: &[u8]) -> Parsed<Option<Fill>> {
-    Ok(Some(match operation {
-        opcode::READ | opcode::READDIR | opcode::READDIRPLUS => {
-            let read: input::ReadIn = part(fixed)?;
-            let (handle, offset, size) = (Handle(read.fh), read.offset, read.size);
-            match operation {
-                opcode::READ => Fill::Read {
-                    handle,
-                    offset,
-                    size,
-                    how: read_how(&read),
-                },
-                opcode::READDIR => Fill::Readdir {
-                    handle,
-                    offset,
-                    size,
-                },
-                _ => Fill::Readdirplus {
-                    handle,
-                    offset,
-                    size,
-                },
-            }
-        }
-        opcode::READLINK => Fill::Readlink,
-        opcode::GETXATTR => {
-            let wanted: input::GetxattrIn = part(fixed)?;
-            Fill::Getxattr {
-                name: only_name(payload)?.into(),
-                size: wanted.size.min(XATTR_MAX_BYTES),
-            }
-        }
-        opcode::LISTXATTR => {
-            let wanted: input::GetxattrIn = part(fixed)?;
-            let size = wanted.size.min(XATTR_MAX_BYTES);
-            Fill::Listxattr { size }
-        }
-        opcode::IOCTL => {
-            let asked: input::IoctlIn = part(fixed)?;
-            let len = usize::try_from(asked.in_size).map_err(|_| Malformed)?;
-            Fill::Ioctl {
-                command: asked.cmd,
-                input: payload.get(..len).ok_or(Malformed)?.into(),
-                out_size: asked.out_size.min(IOCTL_MAX_BYTES),
-            }
-        }
-        _ => return Ok(None),
-    }))
-}
-
-#[inline]
-fn plain<'a>(
-    header: &InHeader,
-    fixed: &[u8],
-    payload: &'a [u8],
-    extensions: &[u8],
-) -> Parsed<Plain<'a>> {
     Ok(match header.opcode {
-        opcode::LOOKUP => Plain::Lookup {
+        opcode::LOOKUP => Operation::Lookup {
             name: only_name(payload)?,
         },
-        opcode::UNLINK => Plain::Unlink {
+        opcode::UNLINK => Operation::Unlink {
             name: only_name(payload)?,
         },
-        opcode::RMDIR => Plain::Rmdir {
+        opcode::RMDIR => Operation::Rmdir {
             name: only_name(payload)?,
         },
-        opcode::REMOVEXATTR => Plain::Removexattr {
+        opcode::REMOVEXATTR => Operation::Removexattr {
             name: only_name(payload)?,
         },
         opcode::FORGET => {
             let input::ForgetIn { nlookup } = part(fixed)?;
-            Plain::Forget { lookups: nlookup }
+            Operation::Forget { lookups: nlookup }
         }
-        opcode::BATCH_FORGET => {
-            let batch: input::BatchForgetIn = part(fixed)?;
-            let len = usize::try_from(batch.count)
-                .ok()
-                .and_then(|count| count.checked_mul(size_of::<input::ForgetOne>()));
-            let nodes = len.and_then(|len| payload.get(..len)).ok_or(Malformed)?;
-            Plain::BatchForget {
-                nodes: Forgotten(nodes),
-            }
-        }
-        opcode::GETATTR => Plain::Getattr,
-        opcode::STATX => Plain::Statx,
+        opcode::GETATTR | opcode::STATX => Operation::Getattr,
         opcode::SETATTR => setattr(&part(fixed)?),
         opcode::SYMLINK => {
             let (name, rest) = first_name(payload)?;
-            Plain::Symlink {
+            Operation::Symlink {
                 name,
                 target: only_name(rest)?,
             }
@@ -378,7 +91,7 @@ fn plain<'a>(
             let asked: input::MknodIn = part(fixed)?;
             let group = directory_group(extensions)?;
             let new = new_node(asked.mode, asked.umask, device_nr(asked.rdev), group);
-            Plain::Mknod {
+            Operation::Mknod {
                 name: only_name(payload)?,
                 new,
             }
@@ -387,7 +100,7 @@ fn plain<'a>(
             let asked: input::MkdirIn = part(fixed)?;
             let group = directory_group(extensions)?;
             let new = new_node(asked.mode, asked.umask, DeviceNr::default(), group);
-            Plain::Mkdir {
+            Operation::Mkdir {
                 name: only_name(payload)?,
                 new,
             }
@@ -402,14 +115,14 @@ fn plain<'a>(
         }
         opcode::LINK => {
             let asked: input::LinkIn = part(fixed)?;
-            Plain::Link {
-                node: NodeId(asked.oldnodeid),
+            Operation::Link {
+                target: NodeId(asked.oldnodeid),
                 name: only_name(payload)?,
             }
         }
         opcode::OPEN => {
             let asked: input::OpenIn = part(fixed)?;
-            Plain::Open {
+            Operation::Open {
                 flags: open_flags(asked.flags, asked.open_flags),
             }
         }
@@ -419,18 +132,18 @@ fn plain<'a>(
             let new = new_node(asked.mode, asked.umask, DeviceNr::default(), group);
             let flags = open_flags(asked.flags, asked.open_flags);
             match header.opcode {
-                opcode::CREATE => Plain::Create {
+                opcode::CREATE => Operation::Create {
                     name: only_name(payload)?,
                     new,
                     flags,
                 },
-                _ => Plain::Tmpfile { new, flags },
+                _ => Operation::Tmpfile { new, flags },
             }
         }
         opcode::WRITE => {
             let asked: input::WriteIn = part(fixed)?;
             let len = usize::try_from(asked.size).map_err(|_| Malformed)?;
-            Plain::Write {
+            Operation::Write {
                 handle: Handle(asked.fh),
                 offset: asked.offset,
                 bytes: payload.get(..len).ok_or(Malformed)?,
@@ -438,26 +151,69 @@ fn plain<'a>(
             }
         }
         opcode::SETXATTR => setxattr(fixed, payload)?,
-        opcode::NOTIFY_REPLY => Plain::NotifyReply { payload },
-        _ => on_open_file(header, fixed)?,
+        opcode::GETXATTR => {
+            let asked: input::GetxattrIn = part(fixed)?;
+            Operation::Getxattr {
+                name: only_name(payload)?,
+                size: asked.size.min(XATTR_MAX_BYTES),
+            }
+        }
+        opcode::IOCTL => {
+            let asked: input::IoctlIn = part(fixed)?;
+            let len = usize::try_from(asked.in_size).map_err(|_| Malformed)?;
+            Operation::Ioctl {
+                command: asked.cmd,
+                input: payload.get(..len).ok_or(Malformed)?,
+                size: asked.out_size.min(IOCTL_MAX_BYTES),
+            }
+        }
+        _ => without_payload(header, fixed)?,
     })
 }
 
-/// Parses requests on open files and on the file system, without a payload.
-fn on_open_file<'a>(header: &InHeader, fixed: &[u8]) -> Parsed<Plain<'a>> {
+/// Parses the requests without a payload.
+#[inline]
+fn without_payload<'a>(header: &InHeader, fixed: &[u8]) -> Parsed<Operation<'a>> {
     let operation = header.opcode;
     Ok(match operation {
-        opcode::STATFS => Plain::Statfs,
-        opcode::DESTROY => Plain::Destroy,
-        opcode::SYNCFS => Plain::Syncfs,
-        opcode::OPENDIR => Plain::Opendir,
-        opcode::INTERRUPT => Plain::Interrupt,
+        opcode::STATFS => Operation::Statfs,
+        opcode::DESTROY => Operation::Destroy,
+        opcode::SYNCFS => Operation::Syncfs,
+        opcode::OPENDIR => Operation::Opendir,
+        opcode::READLINK => Operation::Readlink,
+        opcode::READ | opcode::READDIR | opcode::READDIRPLUS => {
+            let asked: input::ReadIn = part(fixed)?;
+            let (handle, offset, size) = (Handle(asked.fh), asked.offset, asked.size);
+            match operation {
+                opcode::READ => Operation::Read {
+                    handle,
+                    offset,
+                    size,
+                    how: read_how(&asked),
+                },
+                opcode::READDIR => Operation::Readdir {
+                    handle,
+                    offset,
+                    size,
+                },
+                _ => Operation::Readdirplus {
+                    handle,
+                    offset,
+                    size,
+                },
+            }
+        }
+        opcode::LISTXATTR => {
+            let asked: input::GetxattrIn = part(fixed)?;
+            let size = asked.size.min(XATTR_MAX_BYTES);
+            Operation::Listxattr { size }
+        }
         opcode::RELEASE | opcode::RELEASEDIR => {
             let asked: input::ReleaseIn = part(fixed)?;
             let handle = Handle(asked.fh);
             match operation {
-                opcode::RELEASE => Plain::Release { handle },
-                _ => Plain::Releasedir { handle },
+                opcode::RELEASE => Operation::Release { handle },
+                _ => Operation::Releasedir { handle },
             }
         }
         opcode::FSYNC | opcode::FSYNCDIR => {
@@ -465,23 +221,23 @@ fn on_open_file<'a>(header: &InHeader, fixed: &[u8]) -> Parsed<Plain<'a>> {
             let handle = Handle(asked.fh);
             let data_only = asked.fsync_flags & input::FSYNC_FDATASYNC != 0;
             match operation {
-                opcode::FSYNC => Plain::Fsync { handle, data_only },
-                _ => Plain::Fsyncdir { handle, data_only },
+                opcode::FSYNC => Operation::Fsync { handle, data_only },
+                _ => Operation::Fsyncdir { handle, data_only },
             }
         }
         opcode::FLUSH => {
             let asked: input::FlushIn = part(fixed)?;
-            Plain::Flush {
+            Operation::Flush {
                 handle: Handle(asked.fh),
             }
         }
         opcode::ACCESS => {
             let asked: input::AccessIn = part(fixed)?;
-            Plain::Access { mask: asked.mask }
+            Operation::Access { mask: asked.mask }
         }
         opcode::FALLOCATE => {
             let asked: input::FallocateIn = part(fixed)?;
-            Plain::Fallocate {
+            Operation::Fallocate {
                 handle: Handle(asked.fh),
                 range: (asked.offset, asked.length),
                 mode: asked.mode,
@@ -490,11 +246,11 @@ fn on_open_file<'a>(header: &InHeader, fixed: &[u8]) -> Parsed<Plain<'a>> {
         opcode::LSEEK => {
             let asked: input::LseekIn = part(fixed)?;
             let what = match asked.whence {
-                SEEK_DATA => Whence::Data,
-                SEEK_HOLE => Whence::Hole,
-                _ => Whence::Other,
+                SEEK_DATA => SeekFor::Data,
+                SEEK_HOLE => SeekFor::Hole,
+                _ => return Err(Malformed),
             };
-            Plain::Lseek {
+            Operation::Lseek {
                 handle: Handle(asked.fh),
                 offset: asked.offset,
                 what,
@@ -502,7 +258,7 @@ fn on_open_file<'a>(header: &InHeader, fixed: &[u8]) -> Parsed<Plain<'a>> {
         }
         opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => {
             let asked: input::CopyFileRangeIn = part(fixed)?;
-            Plain::CopyFileRange {
+            Operation::CopyFileRange {
                 from: CopyEnd {
                     node: NodeId(header.nodeid),
                     handle: Handle(asked.fh_in),
@@ -513,8 +269,10 @@ fn on_open_file<'a>(header: &InHeader, fixed: &[u8]) -> Parsed<Plain<'a>> {
                     handle: Handle(asked.fh_out),
                     offset: asked.off_out,
                 },
-                len: asked.len,
-                wide: operation == opcode::COPY_FILE_RANGE_64,
+                len: match operation {
+                    opcode::COPY_FILE_RANGE_64 => asked.len,
+                    _ => asked.len.min(COPY_NARROW_MAX_BYTES),
+                },
             }
         }
         _ => return Err(Malformed),
@@ -538,10 +296,10 @@ fn only_name(payload: &[u8]) -> Parsed<&[u8]> {
     first_name(payload).map(|(name, _)| name)
 }
 
-fn rename(newdir: u64, flags: RenameFlags, payload: &[u8]) -> Parsed<Plain<'_>> {
+fn rename(newdir: u64, flags: RenameFlags, payload: &[u8]) -> Parsed<Operation<'_>> {
     let (name, rest) = first_name(payload)?;
     let to = (NodeId(newdir), only_name(rest)?);
-    Ok(Plain::Rename { name, to, flags })
+    Ok(Operation::Rename { name, to, flags })
 }
 
 fn rename_flags(bits: u32) -> Parsed<RenameFlags> {
@@ -557,7 +315,7 @@ fn rename_flags(bits: u32) -> Parsed<RenameFlags> {
     })
 }
 
-fn setxattr<'a>(fixed: &[u8], payload: &'a [u8]) -> Parsed<Plain<'a>> {
+fn setxattr<'a>(fixed: &[u8], payload: &'a [u8]) -> Parsed<Operation<'a>> {
     use rustix::fs::XattrFlags;
     let (asked, more) = input::SetxattrIn::read_from_prefix(fixed).map_err(|_| Malformed)?;
     let more = match more {
@@ -567,7 +325,7 @@ fn setxattr<'a>(fixed: &[u8], payload: &'a [u8]) -> Parsed<Plain<'a>> {
     let (name, rest) = first_name(payload)?;
     let len = usize::try_from(asked.size).map_err(|_| Malformed)?;
     let flags = XattrFlags::from_bits_retain(asked.flags);
-    Ok(Plain::Setxattr {
+    Ok(Operation::Setxattr {
         name,
         value: rest.get(..len).ok_or(Malformed)?,
         how: XattrHow {
@@ -578,7 +336,7 @@ fn setxattr<'a>(fixed: &[u8], payload: &'a [u8]) -> Parsed<Plain<'a>> {
     })
 }
 
-fn setattr<'a>(asked: &input::SetattrIn) -> Plain<'a> {
+fn setattr<'a>(asked: &input::SetattrIn) -> Operation<'a> {
     let has = |bit| asked.valid & bit != 0;
     let time = |set, now, secs: u64, nanos| {
         let at = Time {
@@ -605,7 +363,7 @@ fn setattr<'a>(asked: &input::SetattrIn) -> Plain<'a> {
         kill_setid: has(fattr::KILL_SUIDGID),
     };
     let handle = has(fattr::FH).then_some(Handle(asked.fh));
-    Plain::Setattr { handle, change }
+    Operation::Setattr { handle, change }
 }
 
 fn new_node(mode: u32, umask: u32, rdev: DeviceNr, directory_group: Option<u32>) -> NewNode {

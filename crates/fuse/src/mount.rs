@@ -34,7 +34,7 @@ use std::sync::Arc;
 use rustix::mount::MountFlags;
 use rustix::process::geteuid;
 use ubtrfs_fs::{AtimePolicy, Volume};
-use ubtrfs_fuse_server::request::{ConnectionFlags, FileSystem, Watched};
+use ubtrfs_fuse_server::request::{ConnectionFlags, FileSystem};
 use ubtrfs_fuse_server::{Capacity, Connection};
 
 use self::attach::{Attachment, attach};
@@ -46,7 +46,7 @@ use crate::adapter::Adapter;
 pub use crate::adapter::{CONTROL_ATTRIBUTE, ControlPoint, KnownNonce, Nonce};
 use crate::caller::sees_all_callers;
 use crate::mount_table::mount_at;
-use crate::stats::Stats;
+use crate::stats::{Counted, Stats};
 
 pub use self::background::{Launched, Readiness, launch};
 pub use self::detach::{IfBusy, mount_meant_by, unmount};
@@ -100,7 +100,7 @@ pub fn mount(
     let wanted = attachment(&mountpoint, source, writable, options);
     let attach = || attach_volume(&volume, &wanted, options, &shown_by);
     let stats = Arc::new(Stats::new());
-    let counted = Watched::new(adapter, Arc::clone(&stats));
+    let counted = Counted::new(adapter, Arc::clone(&stats));
     let mut session = serve(counted, attach, &mountpoint, options)?;
     session.stats = Some(stats);
     session.root = Some(root);

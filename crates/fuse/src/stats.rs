@@ -3,8 +3,9 @@
 //! Every request is counted, so counting takes no lock and avoids false sharing. Each thread uses one of a few sets of
 //! counters, and a report sums them up.
 //!
-//! Not here: the interception of requests (`request::Watched`), the output (`report`).
+//! Not here: the output (`report`).
 
+mod counted;
 mod discard;
 mod figures;
 mod histogram;
@@ -18,8 +19,9 @@ use std::time::Instant;
 
 use ubtrfs_device::clock;
 use ubtrfs_fs::Volume;
-use ubtrfs_fuse_server::request::{Errno, Result, Watch};
+use ubtrfs_fuse_server::request::{Answer, Errno, Result};
 
+pub(crate) use self::counted::Counted;
 pub use self::discard::DiscardReport;
 pub use self::histogram::Durations;
 use self::histogram::Histogram;
@@ -98,35 +100,6 @@ fn set_number() -> usize {
     number
 }
 
-impl Watch for Stats {
-    fn around<T>(&self, verb: Verb, request: impl FnOnce() -> Result<T>) -> Result<T> {
-        let begin = self.clock.raw();
-        let outcome = request();
-        let ns = self.clock.delta_as_nanos(begin, self.clock.raw());
-        let set = &self.sets[set_number()];
-        if let Err(Errno::WOULD_BLOCK) = outcome {
-            set.handed_over.fetch_add(1, Ordering::Relaxed);
-            return outcome;
-        }
-        let counters = &set.verbs[verb as usize];
-        counters.durations.add(ns);
-        if outcome.is_err() {
-            counters.errors.fetch_add(1, Ordering::Relaxed);
-        }
-        outcome
-    }
-
-    fn has_read(&self, bytes: usize) {
-        let set = &self.sets[set_number()];
-        set.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    fn has_written(&self, bytes: usize) {
-        let set = &self.sets[set_number()];
-        set.bytes_written.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-}
-
 impl Stats {
     pub fn new() -> Stats {
         Stats {
@@ -134,6 +107,29 @@ impl Stats {
             clock: quanta::Clock::new(),
             since: clock::now(),
         }
+    }
+
+    /// Counts a request, which `perform` performs.
+    #[inline]
+    fn count(&self, verb: Verb, perform: impl FnOnce() -> Result<Answer>) -> Result<Answer> {
+        let begin = self.clock.raw();
+        let outcome = perform();
+        let ns = self.clock.delta_as_nanos(begin, self.clock.raw());
+        let set = &self.sets[set_number()];
+        let counters = &set.verbs[verb as usize];
+        let add = |counter: &AtomicU64, count| counter.fetch_add(count, Ordering::Relaxed);
+        match &outcome {
+            Err(Errno::WOULD_BLOCK) => {
+                add(&set.handed_over, 1);
+                return outcome;
+            }
+            Err(_) => add(&counters.errors, 1),
+            Ok(Answer::Len(len)) if verb == Verb::Read => add(&set.bytes_read, *len as u64),
+            Ok(Answer::Written(len)) => add(&set.bytes_written, *len as u64),
+            Ok(_) => 0,
+        };
+        counters.durations.add(ns);
+        outcome
     }
 
     /// Returns all current figures, including the mounted volume's.
@@ -194,10 +190,16 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..40 {
                 scope.spawn(|| {
-                    let _ = stats.around(Verb::Create, || Ok(()));
-                    let _ = stats.around(Verb::Create, || Err::<(), _>(Errno::NOSPC));
-                    let _ = stats.around(Verb::Create, || Err::<(), _>(Errno::WOULD_BLOCK));
-                    stats.has_written(5);
+                    for outcome in [
+                        (Verb::Create, Ok(Answer::Done)),
+                        (Verb::Create, Err(Errno::NOSPC)),
+                        (Verb::Create, Err(Errno::WOULD_BLOCK)),
+                        (Verb::Write, Ok(Answer::Written(5))),
+                        (Verb::Read, Ok(Answer::Len(4))),
+                        (Verb::Getxattr, Ok(Answer::Len(3))),
+                    ] {
+                        assert_eq!(stats.count(outcome.0, || outcome.1), outcome.1);
+                    }
                 });
             }
         });
@@ -205,6 +207,7 @@ mod tests {
         let mut errors = 0;
         let mut handed_over = 0;
         let mut written = 0;
+        let mut read = 0;
         for set in &stats.sets {
             durations.take_in(&set.verbs[Verb::Create as usize].durations);
             errors += set.verbs[Verb::Create as usize]
@@ -212,8 +215,9 @@ mod tests {
                 .load(Ordering::Relaxed);
             handed_over += set.handed_over.load(Ordering::Relaxed);
             written += set.bytes_written.load(Ordering::Relaxed);
+            read += set.bytes_read.load(Ordering::Relaxed);
         }
         assert_eq!((durations.count(), errors), (80, 40));
-        assert_eq!((handed_over, written), (40, 200));
+        assert_eq!((handed_over, written, read), (40, 200, 160));
     }
 }

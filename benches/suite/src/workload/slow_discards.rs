@@ -17,9 +17,8 @@ use anyhow::{Context as _, Result};
 use rustix::fs::FallocateFlags;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use ubtrfs_fuse_server::request::{
-    Attr, AttrChange, Attributes, ConnectionFlags, Context, DeviceNr, DirPlusSink, DirSink, Errno,
-    FileKind, FileSystem, Handle, IoctlAnswer, Lookup, NodeId, OpenFlags, Opened, ReadHow,
-    Result as Answer, SeekFor, StatFs, Time, WriteHow,
+    self, Answer, AnswerBuffer, Attr, Attributes, ConnectionFlags, Context as Caller, DeviceNr,
+    Errno, FileKind, FileSystem, NodeId, Opened, Operation, SeekFor, StatFs, Time,
 };
 use ubtrfs_fuse_server::{Capacity, Connection, TransportChoice};
 
@@ -121,7 +120,7 @@ fn errno(error: impl Into<io::Error>) -> Errno {
 }
 
 impl SlowImage {
-    fn attributes(&self) -> Answer<Attributes> {
+    fn attributes(&self) -> request::Result<Attributes> {
         let metadata = self.image.metadata().map_err(errno)?;
         let changed = Time {
             secs: metadata.mtime(),
@@ -148,6 +147,39 @@ impl SlowImage {
             ttl: ATTRIBUTES_LAST,
         })
     }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> request::Result<Answer> {
+        let mut done = 0;
+        while done < out.len() {
+            match self.image.read_at(&mut out[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(len) => done += len,
+                Err(error) => return Err(errno(error)),
+            }
+        }
+        Ok(Answer::Len(done))
+    }
+
+    fn fallocate(&self, (offset, len): (u64, u64), mode: u32) -> request::Result<Answer> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let flags = FallocateFlags::from_bits_retain(mode);
+        if flags.contains(FallocateFlags::PUNCH_HOLE) {
+            thread::sleep(self.takes.of(len));
+        }
+        rustix::fs::fallocate(&self.image, flags, offset, len).map_err(errno)?;
+        Ok(Answer::Done)
+    }
+
+    fn statfs(&self) -> request::Result<Answer> {
+        let found = rustix::fs::fstatvfs(&self.image).map_err(errno)?;
+        Ok(Answer::StatFs(StatFs {
+            block_bytes: found.f_bsize as u32,
+            blocks: found.f_blocks,
+            blocks_free: found.f_bfree,
+            blocks_available: found.f_bavail,
+            name_max: found.f_namemax as u32,
+        }))
+    }
 }
 
 impl FileSystem for SlowImage {
@@ -160,159 +192,54 @@ impl FileSystem for SlowImage {
         }
     }
 
-    fn lookup(&self, _: &Context, _: NodeId, _: &[u8]) -> Answer<Lookup> {
-        Err(Errno::NOTDIR)
-    }
-
-    fn forget(&self, _: NodeId, _: u64) {}
-
-    fn getattr(&self, _: &Context, _: NodeId) -> Answer<Attributes> {
-        self.attributes()
-    }
-
-    /// Does nothing: the image has its own times.
-    fn setattr(
+    fn perform(
         &self,
-        _: &Context,
+        _: &Caller,
         _: NodeId,
-        _: Option<Handle>,
-        _: &AttrChange,
-    ) -> Answer<Attributes> {
-        self.attributes()
-    }
-
-    fn readlink(&self, _: &Context, _: NodeId, _: &mut [u8]) -> Answer<usize> {
-        Err(Errno::INVAL)
-    }
-
-    fn open(&self, _: &Context, _: NodeId, _: OpenFlags) -> Answer<Opened> {
-        Ok(Opened::Elided)
-    }
-
-    fn read(
-        &self,
-        _: &Context,
-        _: NodeId,
-        _: Handle,
-        offset: u64,
-        out: &mut [u8],
-        _: &ReadHow,
-    ) -> Answer<usize> {
-        let mut done = 0;
-        while done < out.len() {
-            match self.image.read_at(&mut out[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(len) => done += len,
-                Err(error) => return Err(errno(error)),
+        operation: &Operation<'_>,
+        out: &mut impl AnswerBuffer,
+    ) -> request::Result<Answer> {
+        match *operation {
+            Operation::Getattr => self.attributes().map(Answer::Attributes),
+            // The image has its own times.
+            Operation::Setattr { .. } => self.attributes().map(Answer::Attributes),
+            Operation::Open { .. } => Ok(Answer::Opened(Opened::Elided)),
+            Operation::Read { offset, .. } => self.read(offset, out.bytes()),
+            Operation::Write { offset, bytes, .. } => {
+                self.image.write_all_at(bytes, offset).map_err(errno)?;
+                Ok(Answer::Written(bytes.len()))
             }
+            Operation::Fsync { data_only, .. } => {
+                let synced = if data_only {
+                    self.image.sync_data()
+                } else {
+                    self.image.sync_all()
+                };
+                synced.map_err(errno)?;
+                Ok(Answer::Done)
+            }
+            Operation::Fallocate { range, mode, .. } => self.fallocate(range, mode),
+            Operation::Lseek { offset, what, .. } => {
+                let from = match what {
+                    SeekFor::Data => rustix::fs::SeekFrom::Data(offset),
+                    SeekFor::Hole => rustix::fs::SeekFrom::Hole(offset),
+                };
+                let found = rustix::fs::seek(&self.image, from).map_err(errno)?;
+                Ok(Answer::Offset(found))
+            }
+            Operation::Statfs => self.statfs(),
+            Operation::Lookup { .. }
+            | Operation::Opendir
+            | Operation::Readdir { .. }
+            | Operation::Readdirplus { .. } => Err(Errno::NOTDIR),
+            Operation::Readlink => Err(Errno::INVAL),
+            Operation::Getxattr { .. } | Operation::Listxattr { .. } => Err(Errno::OPNOTSUPP),
+            Operation::Ioctl { .. } => Err(Errno::NOTTY),
+            Operation::Forget { .. }
+            | Operation::Release { .. }
+            | Operation::Releasedir { .. }
+            | Operation::Destroy => Ok(Answer::Done),
+            _ => Err(Errno::NOSYS),
         }
-        Ok(done)
-    }
-
-    fn write(
-        &self,
-        _: &Context,
-        _: NodeId,
-        _: Handle,
-        offset: u64,
-        bytes: &[u8],
-        _: &WriteHow,
-    ) -> Answer<usize> {
-        self.image.write_all_at(bytes, offset).map_err(errno)?;
-        Ok(bytes.len())
-    }
-
-    fn fsync(&self, _: &Context, _: NodeId, _: Handle, data_only: bool) -> Answer<()> {
-        let synced = if data_only {
-            self.image.sync_data()
-        } else {
-            self.image.sync_all()
-        };
-        synced.map_err(errno)
-    }
-
-    fn fallocate(
-        &self,
-        _: &Context,
-        _: NodeId,
-        _: Handle,
-        range: (u64, u64),
-        mode: u32,
-    ) -> Answer<()> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let flags = FallocateFlags::from_bits_retain(mode);
-        if flags.contains(FallocateFlags::PUNCH_HOLE) {
-            thread::sleep(self.takes.of(range.1));
-        }
-        rustix::fs::fallocate(&self.image, flags, range.0, range.1).map_err(errno)
-    }
-
-    fn release(&self, _: &Context, _: NodeId, _: Handle) -> Answer<()> {
-        Ok(())
-    }
-
-    fn opendir(&self, _: &Context, _: NodeId) -> Answer<Opened> {
-        Err(Errno::NOTDIR)
-    }
-
-    fn readdir(
-        &self,
-        _: &Context,
-        _: NodeId,
-        _: Handle,
-        _: u64,
-        _: &mut dyn DirSink,
-    ) -> Answer<()> {
-        Err(Errno::NOTDIR)
-    }
-
-    fn readdirplus(
-        &self,
-        _: &Context,
-        _: NodeId,
-        _: Handle,
-        _: u64,
-        _: &mut dyn DirPlusSink,
-    ) -> Answer<()> {
-        Err(Errno::NOTDIR)
-    }
-
-    fn releasedir(&self, _: &Context, _: NodeId, _: Handle) -> Answer<()> {
-        Ok(())
-    }
-
-    fn getxattr(&self, _: &Context, _: NodeId, _: &[u8], _: &mut [u8]) -> Answer<usize> {
-        Err(Errno::OPNOTSUPP)
-    }
-
-    fn listxattr(&self, _: &Context, _: NodeId, _: &mut [u8]) -> Answer<usize> {
-        Err(Errno::OPNOTSUPP)
-    }
-
-    fn statfs(&self, _: &Context, _: NodeId) -> Answer<StatFs> {
-        let shown = rustix::fs::fstatvfs(&self.image).map_err(errno)?;
-        Ok(StatFs {
-            block_bytes: shown.f_bsize as u32,
-            blocks: shown.f_blocks,
-            blocks_free: shown.f_bfree,
-            blocks_available: shown.f_bavail,
-            name_max: shown.f_namemax as u32,
-        })
-    }
-
-    fn access(&self, _: &Context, _: NodeId, _: u32) -> Answer<()> {
-        Err(Errno::NOSYS)
-    }
-
-    fn lseek(&self, _: &Context, _: NodeId, _: Handle, offset: u64, what: SeekFor) -> Answer<u64> {
-        let from = match what {
-            SeekFor::Data => rustix::fs::SeekFrom::Data(offset),
-            SeekFor::Hole => rustix::fs::SeekFrom::Hole(offset),
-        };
-        rustix::fs::seek(&self.image, from).map_err(errno)
-    }
-
-    fn ioctl(&self, _: &Context, _: NodeId, _: u32, _: &[u8], _: &mut [u8]) -> Answer<IoctlAnswer> {
-        Err(Errno::NOTTY)
     }
 }

@@ -1,46 +1,84 @@
-//! The numbers of the operations that this server receives.
+//! The operations that this server receives: their numbers, and the fixed parts of their requests.
 
-pub(crate) const LOOKUP: u32 = 1;
-pub(crate) const FORGET: u32 = 2;
-pub(crate) const GETATTR: u32 = 3;
-pub(crate) const SETATTR: u32 = 4;
-pub(crate) const READLINK: u32 = 5;
-pub(crate) const SYMLINK: u32 = 6;
-pub(crate) const MKNOD: u32 = 8;
-pub(crate) const MKDIR: u32 = 9;
-pub(crate) const UNLINK: u32 = 10;
-pub(crate) const RMDIR: u32 = 11;
-pub(crate) const RENAME: u32 = 12;
-pub(crate) const LINK: u32 = 13;
-pub(crate) const OPEN: u32 = 14;
-pub(crate) const READ: u32 = 15;
-pub(crate) const WRITE: u32 = 16;
-pub(crate) const STATFS: u32 = 17;
-pub(crate) const RELEASE: u32 = 18;
-pub(crate) const FSYNC: u32 = 20;
-pub(crate) const SETXATTR: u32 = 21;
-pub(crate) const GETXATTR: u32 = 22;
-pub(crate) const LISTXATTR: u32 = 23;
-pub(crate) const REMOVEXATTR: u32 = 24;
-pub(crate) const FLUSH: u32 = 25;
+use super::input::*;
+
+/// The first request of a connection (`init`).
 pub(crate) const INIT: u32 = 26;
-pub(crate) const OPENDIR: u32 = 27;
-pub(crate) const READDIR: u32 = 28;
-pub(crate) const RELEASEDIR: u32 = 29;
-pub(crate) const FSYNCDIR: u32 = 30;
-pub(crate) const ACCESS: u32 = 34;
-pub(crate) const CREATE: u32 = 35;
-pub(crate) const INTERRUPT: u32 = 36;
-pub(crate) const DESTROY: u32 = 38;
-pub(crate) const IOCTL: u32 = 39;
-pub(crate) const NOTIFY_REPLY: u32 = 41;
-pub(crate) const BATCH_FORGET: u32 = 42;
-pub(crate) const FALLOCATE: u32 = 43;
-pub(crate) const READDIRPLUS: u32 = 44;
-pub(crate) const RENAME2: u32 = 45;
-pub(crate) const LSEEK: u32 = 46;
-pub(crate) const COPY_FILE_RANGE: u32 = 47;
-pub(crate) const SYNCFS: u32 = 50;
-pub(crate) const TMPFILE: u32 = 51;
-pub(crate) const STATX: u32 = 52;
-pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
+
+/// Declares operations, each with the struct of its fixed part if it has one.
+macro_rules! opcodes {
+    ($($number:literal $name:ident $($fixed:ident)?;)+) => {
+        $(pub(crate) const $name: u32 = $number;)+
+
+        /// Returns the length of an operation's fixed part, or `None` if it is unknown. `setxattr_ext` is whether that
+        /// flag was negotiated.
+        #[inline]
+        pub(crate) fn fixed_len(operation: u32, setxattr_ext: bool) -> Option<usize> {
+            match operation {
+                SETXATTR if setxattr_ext => {
+                    Some(size_of::<SetxattrIn>() + size_of::<SetxattrInMore>())
+                }
+                $($name => Some(0 $(+ size_of::<$fixed>())?),)+
+                _ => None,
+            }
+        }
+    };
+}
+
+opcodes! {
+    1 LOOKUP;
+    2 FORGET ForgetIn;
+    3 GETATTR GetattrIn;
+    4 SETATTR SetattrIn;
+    5 READLINK;
+    6 SYMLINK;
+    8 MKNOD MknodIn;
+    9 MKDIR MkdirIn;
+    10 UNLINK;
+    11 RMDIR;
+    12 RENAME RenameIn;
+    13 LINK LinkIn;
+    14 OPEN OpenIn;
+    15 READ ReadIn;
+    16 WRITE WriteIn;
+    17 STATFS;
+    18 RELEASE ReleaseIn;
+    20 FSYNC FsyncIn;
+    21 SETXATTR SetxattrIn;
+    22 GETXATTR GetxattrIn;
+    23 LISTXATTR GetxattrIn;
+    24 REMOVEXATTR;
+    25 FLUSH FlushIn;
+    27 OPENDIR OpenIn;
+    28 READDIR ReadIn;
+    29 RELEASEDIR ReleaseIn;
+    30 FSYNCDIR FsyncIn;
+    34 ACCESS AccessIn;
+    35 CREATE CreateIn;
+    36 INTERRUPT InterruptIn;
+    38 DESTROY;
+    39 IOCTL IoctlIn;
+    41 NOTIFY_REPLY;
+    42 BATCH_FORGET BatchForgetIn;
+    43 FALLOCATE FallocateIn;
+    44 READDIRPLUS ReadIn;
+    45 RENAME2 Rename2In;
+    46 LSEEK LseekIn;
+    47 COPY_FILE_RANGE CopyFileRangeIn;
+    50 SYNCFS SyncfsIn;
+    51 TMPFILE CreateIn;
+    52 STATX StatxIn;
+    53 COPY_FILE_RANGE_64 CopyFileRangeIn;
+}
+
+/// The longest fixed part.
+pub(crate) const FIXED_MAX: usize = size_of::<SetattrIn>();
+
+/// Returns whether the file system writes the answer itself, into the buffer of the request's payload.
+#[inline]
+pub(crate) fn fills_buffer(operation: u32) -> bool {
+    matches!(
+        operation,
+        READ | READDIR | READDIRPLUS | READLINK | GETXATTR | LISTXATTR | IOCTL
+    )
+}

@@ -1,4 +1,4 @@
-//! Answers in the buffer of their request, for correct and incorrect verbs.
+//! Answers in the buffer of their request, for correct and incorrect file systems.
 
 use std::cell::Cell;
 
@@ -7,12 +7,12 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 use super::*;
 use crate::abi::{input, opcode};
 use crate::request::{
-    Attributes, ConnectionFlags, DirEntry, FileKind, Handle, IoctlAnswer, OpenFlags, Opened,
-    ReadHow, Room, StatFs,
+    AnswerBuffer, ConnectionFlags, DirEntry, DirPlusSink, DirSink, FileKind, IoctlAnswer, Opened,
+    Room,
 };
 
 thread_local! {
-    /// Whether verbs refuse to block, as on the thread of a queue.
+    /// Whether requests refuse to block, as on the thread of a queue.
     static HURRIED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -45,96 +45,56 @@ impl FileSystem for Balky {
             idmapped: false,
         }
     }
-    fn lookup(&self, _: &Context, _: NodeId, _: &[u8]) -> Result<Lookup> {
-        hurried(&mut [])?;
-        Err(Errno::NOENT)
-    }
-    fn forget(&self, _: NodeId, _: u64) {}
-    fn getattr(&self, _: &Context, _: NodeId) -> Result<Attributes> {
-        Err(Errno::STALE)
-    }
-    fn readlink(&self, _: &Context, _: NodeId, out: &mut [u8]) -> Result<usize> {
-        hurried(out)?;
-        Ok(usize::MAX)
-    }
-    fn open(&self, _: &Context, _: NodeId, _: OpenFlags) -> Result<Opened> {
-        Ok(Opened::Elided)
-    }
-    fn read(
+    fn perform(
         &self,
         _: &Context,
         _: NodeId,
-        _: Handle,
-        _: u64,
-        out: &mut [u8],
-        _: &ReadHow,
-    ) -> Result<usize> {
-        hurried(out)?;
-        out.fill(b'r');
-        Ok(usize::MAX)
-    }
-    fn release(&self, _: &Context, _: NodeId, _: Handle) -> Result<()> {
-        Ok(())
-    }
-    fn opendir(&self, _: &Context, _: NodeId) -> Result<Opened> {
-        Ok(Opened::Elided)
-    }
-    fn readdir(
-        &self,
-        _: &Context,
-        _: NodeId,
-        _: Handle,
-        offset: u64,
-        sink: &mut dyn DirSink,
-    ) -> Result<()> {
-        if offset == 0 {
-            assert_eq!(sink.push(&entry(b"a")), Room::Taken);
+        operation: &Operation<'_>,
+        out: &mut impl AnswerBuffer,
+    ) -> Result<Answer> {
+        match *operation {
+            Operation::Lookup { .. } => {
+                hurried(&mut [])?;
+                Err(Errno::NOENT)
+            }
+            Operation::Open { .. } | Operation::Opendir => Ok(Answer::Opened(Opened::Elided)),
+            Operation::Read { .. } => {
+                hurried(out.bytes())?;
+                out.bytes().fill(b'r');
+                Ok(Answer::Len(usize::MAX))
+            }
+            Operation::Readlink => {
+                hurried(out.bytes())?;
+                Ok(Answer::Len(usize::MAX))
+            }
+            Operation::Readdir { offset, .. } => {
+                if offset == 0 {
+                    assert_eq!(DirSink::push(out, &entry(b"a")), Room::Taken);
+                }
+                hurried(&mut []).map(|()| Answer::Done)
+            }
+            Operation::Readdirplus { .. } => {
+                while DirPlusSink::push(out, &entry(b"a"), None) == Room::Taken {}
+                Ok(Answer::Done)
+            }
+            Operation::Getxattr { name, .. } => {
+                hurried(out.bytes())?;
+                assert_eq!(name, b"user.a");
+                Ok(Answer::Len(7))
+            }
+            Operation::Listxattr { .. } => Ok(Answer::Len(usize::MAX)),
+            Operation::Write { .. } => Ok(Answer::Written(usize::MAX)),
+            Operation::CopyFileRange { .. } => Ok(Answer::Copied(u64::MAX)),
+            Operation::Lseek { .. } => Ok(Answer::Offset(u64::MAX)),
+            Operation::Ioctl { input, .. } => {
+                hurried(out.bytes())?;
+                assert_eq!(input, b"in");
+                out.bytes().fill(b'o');
+                Ok(Answer::Ioctl(IoctlAnswer::of(usize::MAX)))
+            }
+            Operation::Statfs => panic!("as the test wants it"),
+            _ => Err(Errno::NOSYS),
         }
-        hurried(&mut [])
-    }
-    fn readdirplus(
-        &self,
-        _: &Context,
-        _: NodeId,
-        _: Handle,
-        _: u64,
-        sink: &mut dyn DirPlusSink,
-    ) -> Result<()> {
-        while sink.push(&entry(b"a"), None) == Room::Taken {}
-        Ok(())
-    }
-    fn releasedir(&self, _: &Context, _: NodeId, _: Handle) -> Result<()> {
-        Ok(())
-    }
-    fn getxattr(&self, _: &Context, _: NodeId, name: &[u8], out: &mut [u8]) -> Result<usize> {
-        hurried(out)?;
-        assert_eq!(name, b"user.a");
-        Ok(7)
-    }
-    fn listxattr(&self, _: &Context, _: NodeId, _: &mut [u8]) -> Result<usize> {
-        Ok(usize::MAX)
-    }
-    fn statfs(&self, _: &Context, _: NodeId) -> Result<StatFs> {
-        Err(Errno::IO)
-    }
-    fn access(&self, _: &Context, _: NodeId, _: u32) -> Result<()> {
-        Err(Errno::NOSYS)
-    }
-    fn lseek(&self, _: &Context, _: NodeId, _: Handle, _: u64, _: SeekFor) -> Result<u64> {
-        Ok(u64::MAX)
-    }
-    fn ioctl(
-        &self,
-        _: &Context,
-        _: NodeId,
-        _: u32,
-        input: &[u8],
-        out: &mut [u8],
-    ) -> Result<IoctlAnswer> {
-        hurried(out)?;
-        assert_eq!(input, b"in");
-        out.fill(b'o');
-        Ok(IoctlAnswer::of(usize::MAX))
     }
 }
 
@@ -249,6 +209,39 @@ fn an_answer_is_never_longer_than_asked_for() {
     assert_eq!(failure(&failed), Errno::RANGE);
 }
 
+// ANSWER-2
+#[test]
+fn a_write_or_copy_never_answers_more_than_asked_for() {
+    let mut buffer = [0; 4096];
+    let wanted = input::WriteIn {
+        size: 3,
+        ..input::WriteIn::new_zeroed()
+    };
+    let done = ask(opcode::WRITE, &wanted, b"abc", &mut buffer);
+    assert_eq!(answer_len(&done), size_of::<output::WriteOut>());
+    assert_eq!(buffer[..4], 3u32.to_ne_bytes());
+    // The narrow answer has 32 bits.
+    for (len, narrow) in [(5, 5), (u64::MAX, 1 << 30)] {
+        let wanted = input::CopyFileRangeIn {
+            len,
+            ..input::CopyFileRangeIn::new_zeroed()
+        };
+        let done = ask(opcode::COPY_FILE_RANGE, &wanted, b"", &mut buffer);
+        assert_eq!(answer_len(&done), size_of::<output::WriteOut>());
+        assert_eq!(buffer[..4], u32::to_ne_bytes(narrow));
+        let done = ask(opcode::COPY_FILE_RANGE_64, &wanted, b"", &mut buffer);
+        assert_eq!(answer_len(&done), size_of::<output::CopyFileRangeOut>());
+        assert_eq!(buffer[..8], len.to_ne_bytes());
+    }
+}
+
+#[test]
+fn a_panic_fails_its_request() {
+    let mut buffer = [0; 4096];
+    let failed = ask(opcode::STATFS, &(), b"", &mut buffer);
+    assert_eq!(failure(&failed), Errno::IO);
+}
+
 // REQ-4
 #[test]
 fn entries_taken_before_a_refusal_are_the_answer() {
@@ -264,7 +257,7 @@ fn entries_taken_before_a_refusal_are_the_answer() {
     assert_eq!(answer_len(&first), 32);
     wanted.offset = 1;
     let next = server.answer(&header, wanted.as_bytes(), &mut buffer, 0);
-    assert!(matches!(next, Outcome::WouldBlock(Pending::Fill(_))));
+    assert!(matches!(next, Outcome::WouldBlock(_)));
     HURRIED.set(false);
 }
 

@@ -88,7 +88,7 @@ fn names_and_attributes_have_lifetimes_of_their_own() {
 fn listings_are_records_at_multiples_of_eight_that_never_overflow() {
     for room in 0..200 {
         let mut out = vec![0xaa; room];
-        let mut listing = Listing::new(&mut out);
+        let mut listing = Buffer::new(&mut out, usize::MAX);
         let mut taken = 0;
         for name in [&b"a"[..], b"12345678", b"name"] {
             if DirSink::push(&mut listing, &named(name)) == Room::Full {
@@ -96,13 +96,13 @@ fn listings_are_records_at_multiples_of_eight_that_never_overflow() {
             }
             taken += 1;
         }
-        let len = listing.len();
+        let len = listing.listed();
         let wanted = [0, 32, 64, 96][taken];
         assert_eq!(len, wanted, "room {room}");
         assert!(len <= room && (taken == 3 || wanted + 32 > room));
     }
     let mut out = [0xaa; 32];
-    let mut listing = Listing::new(&mut out);
+    let mut listing = Buffer::new(&mut out, usize::MAX);
     assert_eq!(DirSink::push(&mut listing, &named(b"a")), Room::Taken);
     assert_eq!(out[24..], *b"a\0\0\0\0\0\0\0");
     assert_eq!(out[20], 4);
@@ -111,7 +111,7 @@ fn listings_are_records_at_multiples_of_eight_that_never_overflow() {
 #[test]
 fn entries_that_were_not_looked_up_have_no_node() {
     let mut out = vec![0xaa; 400];
-    let mut listing = Listing::new(&mut out);
+    let mut listing = Buffer::new(&mut out, usize::MAX);
     assert_eq!(
         DirPlusSink::push(&mut listing, &named(b"."), None),
         Room::Taken
@@ -125,7 +125,7 @@ fn entries_that_were_not_looked_up_have_no_node() {
         DirPlusSink::push(&mut listing, &named(b"y"), Some(&found)),
         Room::Full
     );
-    assert_eq!(listing.len(), 2 * 160);
+    assert_eq!(listing.listed(), 2 * 160);
     assert_eq!(out[..8], [0; 8]);
     assert_eq!(out[160..168], 300u64.to_ne_bytes());
 }

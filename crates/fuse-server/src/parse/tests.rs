@@ -4,6 +4,7 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::*;
 use crate::abi::init::InitIn;
+use crate::abi::opcode::{FIXED_MAX, fixed_len};
 
 fn header(operation: u32) -> InHeader {
     InHeader {
@@ -23,22 +24,12 @@ fn parsed<'a>(
     super::operation(&header(operation), fixed, payload)
 }
 
-fn plain_of<'a>(
+fn operation_of<'a>(
     operation: u32,
     fixed: &(impl IntoBytes + Immutable),
     payload: &'a [u8],
-) -> Plain<'a> {
-    match parsed(operation, fixed, payload) {
-        Ok(Operation::Plain(plain)) => plain,
-        other => panic!("{operation}: {other:?}"),
-    }
-}
-
-fn fill_of(operation: u32, fixed: &(impl IntoBytes + Immutable), payload: &[u8]) -> Fill {
-    match parsed(operation, fixed, payload) {
-        Ok(Operation::Fill(fill)) => fill,
-        other => panic!("{operation}: {other:?}"),
-    }
+) -> Operation<'a> {
+    parsed(operation, fixed, payload).unwrap_or_else(|_| panic!("{operation}"))
 }
 
 fn new_file(mode: u32, umask: u32) -> NewNode {
@@ -63,20 +54,20 @@ fn groups(numbers: &[u32]) -> Vec<u8> {
 fn names_end_at_their_zero_byte() {
     let name: &[u8] = b"name";
     for (operation, wanted) in [
-        (opcode::LOOKUP, Plain::Lookup { name }),
-        (opcode::UNLINK, Plain::Unlink { name }),
-        (opcode::RMDIR, Plain::Rmdir { name }),
-        (opcode::REMOVEXATTR, Plain::Removexattr { name }),
+        (opcode::LOOKUP, Operation::Lookup { name }),
+        (opcode::UNLINK, Operation::Unlink { name }),
+        (opcode::RMDIR, Operation::Rmdir { name }),
+        (opcode::REMOVEXATTR, Operation::Removexattr { name }),
     ] {
-        assert_eq!(plain_of(operation, &(), b"name\0"), wanted);
-        assert_eq!(plain_of(operation, &(), b"name\0trailing"), wanted);
+        assert_eq!(operation_of(operation, &(), b"name\0"), wanted);
+        assert_eq!(operation_of(operation, &(), b"name\0trailing"), wanted);
         assert_eq!(parsed(operation, &(), b"name"), Err(Malformed));
         assert_eq!(parsed(operation, &(), b""), Err(Malformed));
     }
     let target: &[u8] = b"where";
     assert_eq!(
-        plain_of(opcode::SYMLINK, &(), b"name\0where\0"),
-        Plain::Symlink { name, target }
+        operation_of(opcode::SYMLINK, &(), b"name\0where\0"),
+        Operation::Symlink { name, target }
     );
     assert_eq!(parsed(opcode::SYMLINK, &(), b"name\0where"), Err(Malformed));
     assert_eq!(parsed(opcode::SYMLINK, &(), b"name\0"), Err(Malformed));
@@ -85,35 +76,28 @@ fn names_end_at_their_zero_byte() {
 #[test]
 fn forgetting_one_and_many() {
     assert_eq!(
-        plain_of(opcode::FORGET, &input::ForgetIn { nlookup: 3 }, b""),
-        Plain::Forget { lookups: 3 }
+        operation_of(opcode::FORGET, &input::ForgetIn { nlookup: 3 }, b""),
+        Operation::Forget { lookups: 3 }
     );
     let two = [5u64, 1, 6, 2];
-    let batch = input::BatchForgetIn { count: 2, dummy: 0 };
-    let Plain::BatchForget { nodes } = plain_of(opcode::BATCH_FORGET, &batch, two.as_bytes())
-    else {
-        panic!("not a batch");
+    let forgotten = |count| {
+        let batch = input::BatchForgetIn { count, dummy: 0 };
+        forgotten(batch.as_bytes(), two.as_bytes()).map(Iterator::collect::<Vec<_>>)
     };
-    let nodes: Vec<_> = nodes.each().collect();
-    assert_eq!(nodes, [(NodeId(5), 1), (NodeId(6), 2)]);
-    for count in [3, u32::MAX] {
-        let lie = input::BatchForgetIn { count, dummy: 0 };
-        assert_eq!(
-            parsed(opcode::BATCH_FORGET, &lie, two.as_bytes()),
-            Err(Malformed)
-        );
-    }
+    assert_eq!(forgotten(2), Ok(vec![(NodeId(5), 1), (NodeId(6), 2)]));
+    assert_eq!(forgotten(3), Err(Malformed));
+    assert_eq!(forgotten(u32::MAX), Err(Malformed));
 }
 
 #[test]
 fn attributes_are_asked_for_in_two_ways() {
     assert_eq!(
-        plain_of(opcode::GETATTR, &input::GetattrIn::new_zeroed(), b""),
-        Plain::Getattr
+        operation_of(opcode::GETATTR, &input::GetattrIn::new_zeroed(), b""),
+        Operation::Getattr
     );
     assert_eq!(
-        plain_of(opcode::STATX, &input::StatxIn::new_zeroed(), b""),
-        Plain::Statx
+        operation_of(opcode::STATX, &input::StatxIn::new_zeroed(), b""),
+        Operation::Getattr
     );
 }
 
@@ -138,8 +122,8 @@ fn only_marked_attributes_change() {
         ..AttrChange::default()
     };
     assert_eq!(
-        plain_of(opcode::SETATTR, &asked, b""),
-        Plain::Setattr {
+        operation_of(opcode::SETATTR, &asked, b""),
+        Operation::Setattr {
             handle: Some(Handle(9)),
             change: wanted
         }
@@ -153,8 +137,8 @@ fn only_marked_attributes_change() {
         ..AttrChange::default()
     };
     assert_eq!(
-        plain_of(opcode::SETATTR, &asked, b""),
-        Plain::Setattr {
+        operation_of(opcode::SETATTR, &asked, b""),
+        Operation::Setattr {
             handle: None,
             change: wanted
         }
@@ -176,8 +160,8 @@ fn new_files_have_mode_umask_and_device() {
         minor: 0x1_2345,
     };
     assert_eq!(
-        plain_of(opcode::MKNOD, &asked, b"n\0"),
-        Plain::Mknod { name, new }
+        operation_of(opcode::MKNOD, &asked, b"n\0"),
+        Operation::Mknod { name, new }
     );
     let asked = input::MkdirIn {
         mode: 0o755,
@@ -185,8 +169,8 @@ fn new_files_have_mode_umask_and_device() {
     };
     let new = new_file(0o755, 0o77);
     assert_eq!(
-        plain_of(opcode::MKDIR, &asked, b"n\0"),
-        Plain::Mkdir { name, new }
+        operation_of(opcode::MKDIR, &asked, b"n\0"),
+        Operation::Mkdir { name, new }
     );
     let flags = (OFlags::RDWR | OFlags::EXCL | OFlags::CREATE).bits();
     let asked = input::CreateIn {
@@ -200,12 +184,12 @@ fn new_files_have_mode_umask_and_device() {
     flags.exclusive = true;
     assert_eq!(flags.access, AccessMode::ReadWrite);
     assert_eq!(
-        plain_of(opcode::CREATE, &asked, b"n\0"),
-        Plain::Create { name, new, flags }
+        operation_of(opcode::CREATE, &asked, b"n\0"),
+        Operation::Create { name, new, flags }
     );
     assert_eq!(
-        plain_of(opcode::TMPFILE, &asked, b"/\0"),
-        Plain::Tmpfile { new, flags }
+        operation_of(opcode::TMPFILE, &asked, b"/\0"),
+        Operation::Tmpfile { new, flags }
     );
 }
 
@@ -222,7 +206,7 @@ fn the_group_of_the_directory_is_in_an_extension() {
             ..header(opcode::MKDIR)
         };
         match super::operation(&header, fixed.as_bytes(), &payload) {
-            Ok(Operation::Plain(Plain::Mkdir { name, new })) => {
+            Ok(Operation::Mkdir { name, new }) => {
                 assert_eq!(name, b"name");
                 Ok(new.directory_group)
             }
@@ -259,8 +243,8 @@ fn renames_have_two_names_and_known_flags() {
     let flags = RenameFlags::default();
     let names = b"old\0new\0";
     assert_eq!(
-        plain_of(opcode::RENAME, &asked, names),
-        Plain::Rename { name, to, flags }
+        operation_of(opcode::RENAME, &asked, names),
+        Operation::Rename { name, to, flags }
     );
     for (bits, no_replace, exchange, whiteout) in [
         (1, true, false, false),
@@ -278,8 +262,8 @@ fn renames_have_two_names_and_known_flags() {
             whiteout,
         };
         assert_eq!(
-            plain_of(opcode::RENAME2, &asked, names),
-            Plain::Rename { name, to, flags }
+            operation_of(opcode::RENAME2, &asked, names),
+            Operation::Rename { name, to, flags }
         );
     }
     let unknown = input::Rename2In {
@@ -290,9 +274,9 @@ fn renames_have_two_names_and_known_flags() {
     assert_eq!(parsed(opcode::RENAME2, &unknown, names), Err(Malformed));
     assert_eq!(parsed(opcode::RENAME, &asked, b"old\0new"), Err(Malformed));
     assert_eq!(
-        plain_of(opcode::LINK, &input::LinkIn { oldnodeid: 5 }, b"old\0"),
-        Plain::Link {
-            node: NodeId(5),
+        operation_of(opcode::LINK, &input::LinkIn { oldnodeid: 5 }, b"old\0"),
+        Operation::Link {
+            target: NodeId(5),
             name
         }
     );
@@ -315,12 +299,18 @@ fn flags_of_open_are_those_of_the_system_call() {
         no_atime: true,
         kill_setid: true,
     };
-    assert_eq!(plain_of(opcode::OPEN, &asked, b""), Plain::Open { flags });
+    assert_eq!(
+        operation_of(opcode::OPEN, &asked, b""),
+        Operation::Open { flags }
+    );
     // O_DSYNC with its usual number, and O_SYNC.
     for bits in [0o10_000, OFlags::SYNC.bits()] {
         assert!(open_flags(bits, 0).sync);
     }
-    assert_eq!(plain_of(opcode::OPENDIR, &asked, b""), Plain::Opendir);
+    assert_eq!(
+        operation_of(opcode::OPENDIR, &asked, b""),
+        Operation::Opendir
+    );
 }
 
 #[test]
@@ -341,8 +331,8 @@ fn contents_are_as_long_as_the_request_says() {
         sync: true,
     };
     assert_eq!(
-        plain_of(opcode::WRITE, &asked, b"12345"),
-        Plain::Write {
+        operation_of(opcode::WRITE, &asked, b"12345"),
+        Operation::Write {
             handle: Handle(1),
             offset: 2,
             bytes: b"1234",
@@ -359,8 +349,8 @@ fn contents_are_as_long_as_the_request_says() {
         ..WriteHow::default()
     };
     assert_eq!(
-        plain_of(opcode::WRITE, &asked, b"1234"),
-        Plain::Write {
+        operation_of(opcode::WRITE, &asked, b"1234"),
+        Operation::Write {
             handle: Handle(1),
             offset: 2,
             bytes: b"1234",
@@ -381,7 +371,7 @@ fn contents_are_as_long_as_the_request_says() {
     for (operation, wanted) in [
         (
             opcode::READ,
-            Fill::Read {
+            Operation::Read {
                 handle,
                 offset,
                 size,
@@ -390,7 +380,7 @@ fn contents_are_as_long_as_the_request_says() {
         ),
         (
             opcode::READDIR,
-            Fill::Readdir {
+            Operation::Readdir {
                 handle,
                 offset,
                 size,
@@ -398,16 +388,19 @@ fn contents_are_as_long_as_the_request_says() {
         ),
         (
             opcode::READDIRPLUS,
-            Fill::Readdirplus {
+            Operation::Readdirplus {
                 handle,
                 offset,
                 size,
             },
         ),
     ] {
-        assert_eq!(fill_of(operation, &asked, b""), wanted);
+        assert_eq!(operation_of(operation, &asked, b""), wanted);
     }
-    assert_eq!(fill_of(opcode::READLINK, &(), b""), Fill::Readlink);
+    assert_eq!(
+        operation_of(opcode::READLINK, &(), b""),
+        Operation::Readlink
+    );
 }
 
 #[test]
@@ -425,15 +418,15 @@ fn xattrs_have_names_and_values() {
     };
     let payload = b"user.a\0\0b\0";
     assert_eq!(
-        plain_of(opcode::SETXATTR, &asked, payload),
-        Plain::Setxattr { name, value, how }
+        operation_of(opcode::SETXATTR, &asked, payload),
+        Operation::Setxattr { name, value, how }
     );
     how.kill_setgid = true;
     let extended = [asked.as_bytes(), more.as_bytes()].concat();
     assert_eq!(fixed_len(opcode::SETXATTR, true), Some(extended.len()));
     assert_eq!(
         super::operation(&header(opcode::SETXATTR), &extended, payload),
-        Ok(Operation::Plain(Plain::Setxattr { name, value, how }))
+        Ok(Operation::Setxattr { name, value, how })
     );
     let lie = input::SetxattrIn { size: 4, flags: 2 };
     assert_eq!(parsed(opcode::SETXATTR, &lie, payload), Err(Malformed));
@@ -442,15 +435,14 @@ fn xattrs_have_names_and_values() {
         size: u32::MAX,
         padding: 0,
     };
-    let Fill::Getxattr { name, size } = fill_of(opcode::GETXATTR, &asked, b"user.a\0") else {
-        panic!("not an xattr");
-    };
-    assert_eq!((&name[..], size), (&b"user.a"[..], XATTR_MAX_BYTES));
+    let size = XATTR_MAX_BYTES;
     assert_eq!(
-        fill_of(opcode::LISTXATTR, &asked, b""),
-        Fill::Listxattr {
-            size: XATTR_MAX_BYTES
-        }
+        operation_of(opcode::GETXATTR, &asked, b"user.a\0"),
+        Operation::Getxattr { name, size }
+    );
+    assert_eq!(
+        operation_of(opcode::LISTXATTR, &asked, b""),
+        Operation::Listxattr { size }
     );
 }
 
@@ -462,12 +454,12 @@ fn requests_on_open_files() {
         ..input::ReleaseIn::new_zeroed()
     };
     assert_eq!(
-        plain_of(opcode::RELEASE, &release, b""),
-        Plain::Release { handle }
+        operation_of(opcode::RELEASE, &release, b""),
+        Operation::Release { handle }
     );
     assert_eq!(
-        plain_of(opcode::RELEASEDIR, &release, b""),
-        Plain::Releasedir { handle }
+        operation_of(opcode::RELEASEDIR, &release, b""),
+        Operation::Releasedir { handle }
     );
     for (bits, data_only) in [(0, false), (1, true)] {
         let sync = input::FsyncIn {
@@ -476,19 +468,19 @@ fn requests_on_open_files() {
             padding: 0,
         };
         assert_eq!(
-            plain_of(opcode::FSYNC, &sync, b""),
-            Plain::Fsync { handle, data_only }
+            operation_of(opcode::FSYNC, &sync, b""),
+            Operation::Fsync { handle, data_only }
         );
-        let wanted = Plain::Fsyncdir { handle, data_only };
-        assert_eq!(plain_of(opcode::FSYNCDIR, &sync, b""), wanted);
+        let wanted = Operation::Fsyncdir { handle, data_only };
+        assert_eq!(operation_of(opcode::FSYNCDIR, &sync, b""), wanted);
     }
     let flush = input::FlushIn {
         fh: 4,
         ..input::FlushIn::new_zeroed()
     };
     assert_eq!(
-        plain_of(opcode::FLUSH, &flush, b""),
-        Plain::Flush { handle }
+        operation_of(opcode::FLUSH, &flush, b""),
+        Operation::Flush { handle }
     );
     let asked = input::FallocateIn {
         fh: 4,
@@ -498,29 +490,28 @@ fn requests_on_open_files() {
         padding: 0,
     };
     assert_eq!(
-        plain_of(opcode::FALLOCATE, &asked, b""),
-        Plain::Fallocate {
+        operation_of(opcode::FALLOCATE, &asked, b""),
+        Operation::Fallocate {
             handle,
             range: (5, 6),
             mode: 3
         }
     );
-    for (whence, what) in [(3, Whence::Data), (4, Whence::Hole), (0, Whence::Other)] {
-        let asked = input::LseekIn {
-            fh: 4,
+    let seek = |whence| input::LseekIn {
+        fh: 4,
+        offset: 5,
+        whence,
+        padding: 0,
+    };
+    for (whence, what) in [(3, SeekFor::Data), (4, SeekFor::Hole)] {
+        let wanted = Operation::Lseek {
+            handle,
             offset: 5,
-            whence,
-            padding: 0,
+            what,
         };
-        assert_eq!(
-            plain_of(opcode::LSEEK, &asked, b""),
-            Plain::Lseek {
-                handle,
-                offset: 5,
-                what
-            }
-        );
+        assert_eq!(operation_of(opcode::LSEEK, &seek(whence), b""), wanted);
     }
+    assert_eq!(parsed(opcode::LSEEK, &seek(0), b""), Err(Malformed));
     let asked = input::CopyFileRangeIn {
         fh_in: 4,
         off_in: 1,
@@ -530,11 +521,11 @@ fn requests_on_open_files() {
         len: u64::MAX,
         flags: 0,
     };
-    for (operation, wide) in [
-        (opcode::COPY_FILE_RANGE, false),
-        (opcode::COPY_FILE_RANGE_64, true),
+    for (operation, len) in [
+        (opcode::COPY_FILE_RANGE, COPY_NARROW_MAX_BYTES),
+        (opcode::COPY_FILE_RANGE_64, u64::MAX),
     ] {
-        let wanted = Plain::CopyFileRange {
+        let wanted = Operation::CopyFileRange {
             from: CopyEnd {
                 node: NodeId(7),
                 handle,
@@ -545,30 +536,27 @@ fn requests_on_open_files() {
                 handle: Handle(5),
                 offset: 2,
             },
-            len: u64::MAX,
-            wide,
+            len,
         };
-        assert_eq!(plain_of(operation, &asked, b""), wanted);
+        assert_eq!(operation_of(operation, &asked, b""), wanted);
     }
 }
 
 #[test]
 fn requests_on_the_file_system() {
-    assert_eq!(plain_of(opcode::STATFS, &(), b""), Plain::Statfs);
-    assert_eq!(plain_of(opcode::DESTROY, &(), b""), Plain::Destroy);
+    assert_eq!(operation_of(opcode::STATFS, &(), b""), Operation::Statfs);
+    assert_eq!(operation_of(opcode::DESTROY, &(), b""), Operation::Destroy);
     assert_eq!(
-        plain_of(opcode::SYNCFS, &input::SyncfsIn { padding: 0 }, b""),
-        Plain::Syncfs
+        operation_of(opcode::SYNCFS, &input::SyncfsIn { padding: 0 }, b""),
+        Operation::Syncfs
     );
-    let asked = input::InterruptIn { unique: 1 };
-    assert_eq!(plain_of(opcode::INTERRUPT, &asked, b""), Plain::Interrupt);
     let asked = input::AccessIn {
         mask: 4,
         padding: 0,
     };
     assert_eq!(
-        plain_of(opcode::ACCESS, &asked, b""),
-        Plain::Access { mask: 4 }
+        operation_of(opcode::ACCESS, &asked, b""),
+        Operation::Access { mask: 4 }
     );
 }
 
@@ -581,11 +569,11 @@ fn an_ioctl_has_its_argument() {
         ..input::IoctlIn::new_zeroed()
     };
     assert_eq!(
-        fill_of(opcode::IOCTL, &asked, b"abc"),
-        Fill::Ioctl {
+        operation_of(opcode::IOCTL, &asked, b"abc"),
+        Operation::Ioctl {
             command: 0x8008_6601,
-            input: b"abc".as_slice().into(),
-            out_size: IOCTL_MAX_BYTES,
+            input: b"abc",
+            size: IOCTL_MAX_BYTES,
         }
     );
     for in_size in [4, u32::MAX] {

@@ -103,16 +103,6 @@ pub struct Entry {
     pub ttl: Duration,
 }
 
-/// The answer to `lookup`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup {
-    Found(Entry),
-    /// There is no such name, and the kernel may cache that.
-    Absent {
-        ttl: Duration,
-    },
-}
-
 /// The answer to `open` and `opendir`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
@@ -157,6 +147,12 @@ pub trait DirPlusSink {
     /// Adds an entry if there is room. `found` is `None` for `.` and `..`, which count as no lookup. With a value, an
     /// entry that was taken counts as one lookup of its node.
     fn push(&mut self, entry: &DirEntry<'_>, found: Option<&Entry>) -> Room;
+}
+
+/// The room for an answer that the file system writes itself.
+pub trait AnswerBuffer: DirSink + DirPlusSink {
+    /// Returns the whole room, as long as the request wants it. Not for directory entries, which are pushed.
+    fn bytes(&mut self) -> &mut [u8];
 }
 
 /// The values of `statfs`; sizes in units of `block_bytes`.

@@ -186,7 +186,7 @@ impl Queue {
         // QUEUE-1: this thread does not block; the pool runs blocking requests.
         // An attempt on this thread would be useless work for these operations.
         let outcome = if always_waits(header.opcode) {
-            Outcome::WouldBlock(Pending::Unparsed)
+            Outcome::WouldBlock(Pending::default())
         } else {
             server.answer(&header, arrived.fixed, arrived.buffer, arrived.payload_len)
         };

@@ -11,7 +11,7 @@
 
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::InodeNr;
-use ubtrfs_fuse_server::request::{Context, Entry, Errno, FileKind, Lookup, NodeId, Result};
+use ubtrfs_fuse_server::request::{Answer, Context, Entry, Errno, FileKind, NodeId, Result};
 
 use super::nodes::Listed;
 use super::source::{FileId, Inode, Source};
@@ -22,7 +22,7 @@ const MAX_NESTING: usize = 4096;
 
 impl<S: Source> Adapter<S> {
     /// Looks up the node itself.
-    pub(super) fn lookup_dot(&self, context: &Context, node: &Node) -> Result<Lookup> {
+    pub(super) fn lookup_dot(&self, context: &Context, node: &Node) -> Result<Answer> {
         let is_below = node.id.root == self.root.root || self.is_below_root(node.id)?;
         if !is_below || node.listed.is_some() {
             return Err(Errno::STALE);
@@ -36,11 +36,11 @@ impl<S: Source> Adapter<S> {
             }
         }
         let number = self.look_up_number(node, b".", node.id, inode.attr.kind);
-        Ok(Lookup::Found(self.entry_of(number, &inode)))
+        Ok(Answer::Entry(self.entry_of(number, &inode)))
     }
 
     /// Looks up the parent of a directory.
-    pub(super) fn lookup_dot_dot(&self, node: &Node) -> Result<Lookup> {
+    pub(super) fn lookup_dot_dot(&self, node: &Node) -> Result<Answer> {
         let parent = match &node.listed {
             Some(Listed::EmptySubvolumeDir { dir, .. }) => *dir,
             _ if node.id == self.root => self.root,
@@ -48,7 +48,7 @@ impl<S: Source> Adapter<S> {
         };
         let inode = self.existing(parent)?;
         if parent == self.root {
-            return Ok(Lookup::Found(Entry {
+            return Ok(Answer::Entry(Entry {
                 node: NodeId::ROOT,
                 // The generation that the kernel uses for its root.
                 generation: 0,
@@ -57,7 +57,7 @@ impl<S: Source> Adapter<S> {
             }));
         }
         let number = self.look_up_number(node, b"..", parent, inode.attr.kind);
-        Ok(Lookup::Found(self.entry_of(number, &inode)))
+        Ok(Answer::Entry(self.entry_of(number, &inode)))
     }
 
     /// Returns the inode, if it has a name. An inode without a name may be about to be evicted.

@@ -10,7 +10,7 @@ use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::FileKind;
 use ubtrfs_fs::{FileId, NewInode, RenameMode, Volume};
 use ubtrfs_fuse_server::request::{
-    Context, Entry, Errno, Lookup, NewNode, NodeId, RenameFlags, Result,
+    Answer, Context, Entry, Errno, NewNode, NodeId, RenameFlags, Result,
 };
 
 use super::errno::errno;
@@ -22,7 +22,7 @@ const DIRECTORY: u32 = 0o040_000;
 const WHITEOUT: u32 = 0o020_000;
 
 impl<S: Source> Adapter<S> {
-    pub(super) fn lookup(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {
+    pub(super) fn lookup(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Answer> {
         if name.len() > NAME_MAX {
             return Err(Errno::NAMETOOLONG);
         }
@@ -37,7 +37,7 @@ impl<S: Source> Adapter<S> {
         } else {
             self.source.lookup(dir.id, name)?
         };
-        let absent = Ok(Lookup::Absent { ttl: FOREVER });
+        let absent = Ok(Answer::Absent { ttl: FOREVER });
         let Some(child) = child else {
             return absent;
         };
@@ -48,7 +48,7 @@ impl<S: Source> Adapter<S> {
             inode => inode?,
         };
         let number = self.look_up_number(&dir, name, child, inode.attr.kind);
-        Ok(Lookup::Found(self.entry_of(number, &inode)))
+        Ok(Answer::Entry(self.entry_of(number, &inode)))
     }
 
     /// Returns the directory of a change.

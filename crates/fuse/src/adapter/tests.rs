@@ -27,8 +27,8 @@ fn adapter(memory: Memory) -> Adapter<Memory> {
 
 fn find(adapter: &Adapter<Memory>, dir: NodeId, name: &str) -> Result<Entry> {
     match adapter.lookup(&CONTEXT, dir, name.as_bytes())? {
-        Lookup::Found(entry) => Ok(entry),
-        Lookup::Absent { .. } => Err(Errno::NOENT),
+        Answer::Entry(entry) => Ok(entry),
+        _ => Err(Errno::NOENT),
     }
 }
 

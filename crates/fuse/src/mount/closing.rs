@@ -1,6 +1,6 @@
 //! Closing the volume after its mount is gone.
 //!
-//! For a block device the kernel requests the close earlier, while it still holds the device (`FileSystem::destroy`).
+//! For a block device the kernel requests the close earlier, while it still holds the device (`Operation::Destroy`).
 
 use std::sync::Arc;
 

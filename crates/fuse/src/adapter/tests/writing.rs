@@ -124,8 +124,8 @@ impl Mount {
 
     fn find(&self, dir: NodeId, name: &str) -> Result<Entry> {
         match self.lookup(&ROOT, dir, name.as_bytes())? {
-            Lookup::Found(entry) => Ok(entry),
-            Lookup::Absent { .. } => Err(Errno::NOENT),
+            Answer::Entry(entry) => Ok(entry),
+            _ => Err(Errno::NOENT),
         }
     }
 

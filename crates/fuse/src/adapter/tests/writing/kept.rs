@@ -73,7 +73,7 @@ fn a_deleted_subvolume_is_there_as_long_as_it_is_mounted() {
     volume.free_deleted_subvolumes().unwrap();
     assert_eq!(volume.deleted_subvolumes().unwrap().len(), 1);
     let found = inner.lookup(&ROOT, NodeId::ROOT, b"file").unwrap();
-    assert!(matches!(found, Lookup::Found(_)));
+    assert!(matches!(found, Answer::Entry(_)));
     drop(inner);
     volume.free_deleted_subvolumes().unwrap();
     assert_eq!(volume.deleted_subvolumes().unwrap().len(), 0);

@@ -74,7 +74,7 @@ fn no_ioctl_changes_a_name_while_too_many_notices_wait() {
     };
     let is_there = || {
         let found = mount.lookup(&ROOT, NodeId::ROOT, b"sub").unwrap();
-        matches!(found, Lookup::Found(_))
+        matches!(found, Answer::Entry(_))
     };
     for (command, is_made) in [(SUBVOL_CREATE, true), (SNAP_DESTROY, false)] {
         deaf.has_room.store(false, Ordering::Relaxed);
