@@ -8,8 +8,8 @@
 //! - TIDY-5: no trailing white space, no tabs in Rust files, a newline at the end.
 //! - TIDY-6: no file has a vague name (`utils`, `misc`, `common`, `helpers`).
 //!
-//! Not here: the order of the modules of a crate (`layers`), tags such as these (`invariants`), sentences (`prose`),
-//! references of pages (`pages`), circles of files (`imports::circles`).
+//! Not here: the order of the modules of a crate (`layers`), circles of files (`imports::circles`), tags such as these
+//! (`invariants`), sentences (`prose`), references (`pages`).
 
 mod invariants;
 mod layers;

@@ -1,6 +1,6 @@
 //! Circles among the modules of a folder: files that use each other, directly or through others.
 //!
-//! A module stands for its file and all files below it. A name belongs to the file that declares it, also if it is
+//! A module is its file and all files below it. A name belongs to the file that declares it, also if it is
 //! imported through another that reexports it. A file and the files below it may use each other.
 //!
 //! - TIDY-19: the number of modules in circles only falls. A baseline has the known ones.
@@ -55,7 +55,7 @@ type Arrows = BTreeMap<(String, String), Vec<Site>>;
 /// The files of a crate, by the paths of their modules.
 struct CrateFiles<'a> {
     modules: BTreeMap<&'a [String], &'a Module<'a>>,
-    /// The imported names of each file, with the absolute paths that they stand for.
+    /// The imported names of each file, with their absolute paths.
     imported: BTreeMap<&'a [String], BTreeMap<&'a str, Vec<&'a str>>>,
 }
 

@@ -293,7 +293,7 @@ impl<S: Source> Adapter<S> {
         }
         written?;
         if how.sync {
-            fsync(volume, id, open.as_deref()).map_err(errno)?;
+            sync(volume, id, open.as_deref(), Durable::All).map_err(errno)?;
         }
         Ok(bytes.len())
     }
@@ -322,25 +322,14 @@ impl<S: Source> Adapter<S> {
     }
 
     /// Makes a file durable. A directory has no handle.
-    pub(super) fn fsync(
-        &self,
-        node: NodeId,
-        handle: Option<Handle>,
-        what: Durable,
-    ) -> Result<()> {
+    pub(super) fn fsync(&self, node: NodeId, handle: Option<Handle>, what: Durable) -> Result<()> {
         let open = handle.and_then(|handle| self.handles.get(handle));
-        let open = open.as_deref();
         let Ok(volume) = self.writing() else {
             // A read-only mount has no dirty data; ENOSYS makes the kernel stop sending fsync.
             return Err(Errno::NOSYS);
         };
         let id = self.node(node)?.id;
-        let synced = match open {
-            // Each open file reports lost data once.
-            Some(open) => open.file.sync(what),
-            None => volume.sync_file(id, what),
-        };
-        let outcome = synced.map_err(errno);
+        let outcome = sync(volume, id, open.as_deref(), what).map_err(errno);
         if outcome.is_ok()
             && self.connection_flags.writeback_cache
             && self.handles.may_be_written(id)
@@ -409,7 +398,7 @@ impl<S: Source> Adapter<S> {
             self.drop_partly_changed(to.node, rest);
         }
         if syncs && copied > 0 {
-            let synced = fsync(volume, dst, open.as_deref());
+            let synced = sync(volume, dst, open.as_deref(), Durable::All);
             if synced.is_err() {
                 self.drop_partly_changed(to.node, Span::new(to.offset, copied));
             }
@@ -499,5 +488,18 @@ impl<S: Source> Adapter<S> {
             Some(volume) if self.connection_flags.writable => Ok(volume),
             _ => Err(Errno::ROFS),
         }
+    }
+}
+
+/// Makes a file durable. Each open file reports lost data once.
+fn sync(
+    volume: &Volume,
+    id: FileId,
+    open: Option<&OpenHandle>,
+    what: Durable,
+) -> std::result::Result<(), Error> {
+    match open {
+        Some(open) => open.file.sync(what),
+        None => volume.sync_file(id, what),
     }
 }

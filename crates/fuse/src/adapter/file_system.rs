@@ -86,7 +86,9 @@ impl<S: Source> FileSystem for Adapter<S> {
             Operation::Fsync { handle, data_only } => {
                 self.fsync(node, Some(handle), durable(data_only)).map(done)
             }
-            Operation::Fsyncdir { data_only, .. } => self.fsync(node, None, durable(data_only)).map(done),
+            Operation::Fsyncdir { data_only, .. } => {
+                self.fsync(node, None, durable(data_only)).map(done)
+            }
             Operation::Syncfs => self.syncfs().map(done),
             Operation::Fallocate { range, mode, .. } => self.fallocate(node, range, mode).map(done),
             Operation::CopyFileRange { from, to, len } => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_fs::{NewInode, OpenOptions, Volume};
+use ubtrfs_fs::{Durable, NewInode, OpenOptions, Volume};
 use ubtrfs_fuse_server::request::*;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::new_volume;
@@ -219,7 +219,7 @@ fn an_unlinked_file_lives_until_it_is_released_and_forgotten() {
     assert_eq!(mount.attr(file.0).nlink, 0);
     assert_eq!(mount.bytes(file), b"contents");
     mount.put(file, 8, b" and more");
-    mount.fsync(file.0, Some(file.1), false).unwrap();
+    mount.fsync(file.0, Some(file.1), Durable::All).unwrap();
     assert_eq!(mount.bytes(file).len(), 17);
     mount.release(file.1).unwrap();
     assert_eq!(mount.attr(file.0).nlink, 0);
@@ -690,7 +690,7 @@ fn files_are_written_and_read_without_opens() {
     mount.put(file, 0, b"contents");
     mount.unlink(NodeId::ROOT, b"f").unwrap();
     mount.put(file, 8, b" and more");
-    mount.fsync(file.0, Some(file.1), false).unwrap();
+    mount.fsync(file.0, Some(file.1), Durable::All).unwrap();
     assert_eq!(mount.bytes(file), b"contents and more");
     let made = mount.tmpfile(&ROOT, NodeId::ROOT, &new(0o100_600), WRITE);
     let (entry, opened) = made.unwrap();

@@ -1,4 +1,4 @@
-//! The rules by which a volume after a power cut may differ from its history.
+//! The allowed differences between a volume after a power cut and its history.
 
 use crate::manifest::Field;
 

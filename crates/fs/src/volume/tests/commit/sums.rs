@@ -56,7 +56,7 @@ fn sums_of_new_data_are_edits() {
         .write(place.file, 0, &vec![7; EXTENT as usize])
         .unwrap();
     let entered = edits() - before;
-    let reserved = volume.inodes.cost_of_data(EXTENT).items;
+    let reserved = volume.inodes.cost_of_data(EXTENT).counts.items;
     assert!(reserved >= entered, "{reserved}, {entered}");
 }
 

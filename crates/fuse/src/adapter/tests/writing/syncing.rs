@@ -11,7 +11,7 @@ fn syncing_data_writes_no_times() {
     let volume = mount.volume();
     let id = mount.node(file.0).unwrap().id;
     volume.set_inode_flags(id, InodeFlags::NODATACOW).unwrap();
-    let sync = |data_only| mount.fsync(file.0, Some(file.1), data_only).unwrap();
+    let sync = |what| mount.fsync(file.0, Some(file.1), what).unwrap();
     let written = || {
         let stats = volume.writer_stats().unwrap();
         stats.commits + stats.logs
@@ -20,8 +20,8 @@ fn syncing_data_writes_no_times() {
     volume.sync().unwrap();
     let before = written();
     mount.put(file, 0, &[2; 4096]);
-    sync(true);
+    sync(Durable::Data);
     assert_eq!(written(), before);
-    sync(false);
+    sync(Durable::All);
     assert_eq!(written(), before + 1);
 }
