@@ -11,12 +11,13 @@
 //! - CHECK-3: each defect has one variant; the first defect in slot order is reported.
 //!
 //! Not here: checks across blocks (reference counts, missing items), which are in the checker of whole volumes.
-//! Choosing another mirror: `device`.
+//! Choosing another mirror: `device`. Reading the items of a damaged leaf: `lenient`.
 
 mod error;
 mod header;
 mod item;
 mod leaf;
+mod lenient;
 mod node;
 
 pub use crate::chunk_check::{CorruptChunk, check_chunk};
@@ -26,6 +27,7 @@ pub use item::{
     CorruptExtentRef, CorruptFileExtent, CorruptFreeSpace, CorruptInode, CorruptItem, CorruptName,
     CorruptRaidStripe, CorruptRoot, ExtentField, RootGeneration,
 };
+pub use lenient::{LenientItem, lenient_items};
 
 use crate::csum::CsumType;
 use crate::features::{CompatRo, Incompat};

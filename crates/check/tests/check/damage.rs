@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckError, CheckOptions, Report, check, check_devices};
 use ubtrfs_device::BlockDevice;
+use ubtrfs_format::check::{BlockContext, lenient_items};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::node::{HEADER_SIZE, Header, KeyPtr, Node};
 use ubtrfs_sim::craft::{Crafted, mutate};
@@ -41,12 +42,17 @@ fn mutated_blocks_never_panic() {
     for name in names {
         let sound = Crafted::load(&images::image(&name).unwrap().devices);
         let blocks = blocks(&sound);
+        let superblock = sound.superblock();
         for _ in 0..rounds {
             let mut volume = sound.clone();
             for _ in 0..1 + rng.below(6) {
                 let bytenr = blocks[rng.below(blocks.len() as u64) as usize];
                 let mut block = volume.block(bytenr);
                 mutate(&mut block, &mut rng);
+                // LENIENT-2
+                let node = Node::new(&block).unwrap();
+                let items = lenient_items(node, &BlockContext::new(&superblock));
+                assert_eq!(items.len(), node.heads().len());
                 volume.put_block(bytenr, &mut block);
             }
             let report = of_crafted(&volume);

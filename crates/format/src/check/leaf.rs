@@ -98,7 +98,7 @@ fn check_slots(
     Ok(())
 }
 
-fn check_one(item: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), CorruptItem> {
+pub(super) fn check_one(item: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), CorruptItem> {
     let key = item.key;
     if let Some((before, _)) = item.before
         && before.objectid != key.objectid

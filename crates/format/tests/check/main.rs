@@ -4,6 +4,7 @@
 
 mod block;
 mod golden;
+mod lenient;
 
 mod extent_tree;
 mod file_tree;

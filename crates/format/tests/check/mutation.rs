@@ -1,7 +1,9 @@
 //! Random mutations of valid blocks: the checker terminates, and accepted blocks can be decoded.
 
 use crate::golden::{self, NODESIZE, check, seal};
+use crate::lenient;
 use proptest::prelude::*;
+use ubtrfs_format::check::{CorruptBlock, LenientItem};
 use ubtrfs_format::node::{HEADER_SIZE, Node};
 
 #[derive(Clone, Debug)]
@@ -72,8 +74,22 @@ proptest! {
             mutation.apply(&mut block);
         }
         seal(&mut block);
+        let node = Node::new(&block).expect("4 KiB");
+        let items = lenient::items(&block);
+        // LENIENT-2
+        prop_assert_eq!(items.len(), node.heads().len());
+        let is_sound = items.iter().all(LenientItem::is_sound);
+        match check(&block) {
+            Ok(()) => prop_assert!(is_sound),
+            Err(
+                CorruptBlock::KeyOrder { .. }
+                | CorruptBlock::ItemEnd { .. }
+                | CorruptBlock::ItemOverHeads { .. }
+                | CorruptBlock::Item { .. },
+            ) if node.is_leaf() => prop_assert!(!is_sound),
+            Err(_) => {}
+        }
         if check(&block).is_ok() {
-            let node = Node::new(&block).expect("4 KiB");
             prop_assert_eq!(node.len(), node.header().nritems.get() as usize);
             prop_assert_eq!(node.items().count(), node.heads().len());
         }
@@ -83,5 +99,6 @@ proptest! {
     fn random_blocks_never_panic(mut block in prop::collection::vec(any::<u8>(), NODESIZE)) {
         seal(&mut block);
         let _ = check(&block);
+        let _ = lenient::items(&block);
     }
 }
