@@ -12,7 +12,7 @@ use ubtrfs_format::compress::MAX_EXTENT_BYTES;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_storage::roots::{KeptReadOnly, Tree};
-use ubtrfs_storage::{ExtentUser, FileId, RootsOfBlocks};
+use ubtrfs_storage::{BackRefs, ExtentUser, FileId, RootsOfBlocks};
 use ubtrfs_tree::{Comparison, View};
 
 use crate::error::{Error, Result};
@@ -111,10 +111,11 @@ impl Snapshot {
 
     /// Returns the number of references to an extent. Leaves shared by snapshots count once.
     pub fn extent_refs(&self, extent: Logical) -> Result<u64> {
-        Ok(self.volume.roots.data_extent_refs(extent)?)
+        let state = self.volume.roots.committed_state();
+        Ok(BackRefs::new(&state).data_extent_refs(extent)?)
     }
 
-    /// Calls `each` with the start of every file range that refers to an extent, until it breaks.
+    /// Calls `each` with the start of every file range that refers to an extent as of the last commit, until it breaks.
     ///
     /// Passing the same `roots` for further extents is faster.
     pub fn extent_users(
@@ -123,7 +124,8 @@ impl Snapshot {
         roots: &mut RootsOfBlocks,
         each: &mut dyn FnMut(ExtentUser) -> ControlFlow<()>,
     ) -> Result<()> {
-        Ok(self.volume.roots.extent_users(extent, None, roots, each)?)
+        let state = self.volume.roots.committed_state();
+        Ok(BackRefs::new(&state).extent_users(extent, None, roots, each)?)
     }
 
     /// Checks that the subvolume did not change while it was read.

@@ -1,5 +1,7 @@
 //! Back references read from the extent tree: the users of an extent, and the roots that reach a tree block.
 //!
+//! A look-up reads all trees in one state, live or committed.
+//!
 //! An extent item names its users by root, or, if the referring tree block is shared, by that block. A leaf shared by
 //! snapshots is in all of their trees although its owner is only one of them. The roots of a leaf are therefore found
 //! by walking up from parent to parent.
@@ -21,7 +23,7 @@ use zerocopy::FromBytes;
 
 use crate::FileId;
 use crate::error::{CorruptItem, Error, Result};
-use crate::roots::{Roots, blocks};
+use crate::roots::{TreeSource, blocks};
 
 /// Cache limit: the total number of roots of all blocks. A block without a root counts as one.
 const MAX_REMEMBERED: usize = 1 << 18;
@@ -41,7 +43,7 @@ impl ExtentUser {
     }
 }
 
-/// The roots that reach each tree block, cached across lookups.
+/// The roots that reach each tree block, cached across lookups in one state.
 #[derive(Debug, Default)]
 pub struct RootsOfBlocks {
     known: BTreeMap<u64, BTreeSet<RootId>>,
@@ -75,11 +77,27 @@ struct References {
     refs: Vec<InlineRef>,
 }
 
-impl Roots {
+/// Look-ups in one state of the trees.
+#[derive(Clone, Copy)]
+pub struct BackRefs<'s> {
+    trees: &'s dyn TreeSource,
+}
+
+impl std::fmt::Debug for BackRefs<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BackRefs").finish_non_exhaustive()
+    }
+}
+
+impl<'s> BackRefs<'s> {
+    pub fn new(trees: &'s dyn TreeSource) -> BackRefs<'s> {
+        BackRefs { trees }
+    }
+
     /// Returns the data extent that holds a logical address, or None for free space and tree blocks.
     pub fn data_extent_at(&self, logical: Logical) -> Result<Option<DataExtent>> {
-        let tree = self.tree(RootId::EXTENT_TREE)?;
-        let mut cursor = tree.view.cursor();
+        let view = self.extent_tree()?;
+        let mut cursor = view.cursor();
         let mut more = cursor.seek_floor(&Key::new(logical.0, KeyType(u8::MAX), u64::MAX))?;
         // At most the references of this extent and one block group item are between the address and the extent item.
         while more {
@@ -109,8 +127,8 @@ impl Roots {
 
     /// Returns the number of references to a data extent, or 0 if there is no such extent.
     pub fn data_extent_refs(&self, extent: Logical) -> Result<u64> {
-        let tree = self.tree(RootId::EXTENT_TREE)?;
-        let mut cursor = tree.view.cursor();
+        let view = self.extent_tree()?;
+        let mut cursor = view.cursor();
         let found = cursor.seek(&Key::new(extent.0, KeyType::EXTENT_ITEM, 0))?;
         let item = cursor.current().filter(|(key, _)| {
             found && (key.objectid, key.item_type) == (extent.0, KeyType::EXTENT_ITEM)
@@ -160,13 +178,13 @@ impl Roots {
     }
 
     fn block(&self, tree: RootId, bytenr: Logical) -> Result<Block> {
-        Ok(self.node_store().read(tree, &Expect::at(bytenr))?)
+        Ok(self.trees.store().read(tree, &Expect::at(bytenr))?)
     }
 
     /// Lists the references to the extent or block at `bytenr`.
     fn references(&self, bytenr: Logical) -> Result<Option<References>> {
-        let tree = self.tree(RootId::EXTENT_TREE)?;
-        let mut cursor = tree.view.cursor();
+        let view = self.extent_tree()?;
+        let mut cursor = view.cursor();
         let mut found: Option<References> = None;
         let mut more = cursor.seek(&Key::new(bytenr.0, KeyType::EXTENT_ITEM, 0))?;
         while more {
@@ -208,7 +226,7 @@ impl Roots {
         data: &ExtentDataRef,
         leaves: &mut BTreeSet<Logical>,
     ) -> Result<()> {
-        let Some(view) = self.any_view(RootId(data.root.get()))? else {
+        let Some(view) = self.trees.find_view(RootId(data.root.get()))? else {
             return Ok(());
         };
         let ino = data.objectid.get();
@@ -256,7 +274,7 @@ impl Roots {
             match *reference {
                 InlineRef::TreeBlock { root } => {
                     let root = RootId(root);
-                    let Some(view) = self.any_view(root)? else {
+                    let Some(view) = self.trees.find_view(root)? else {
                         continue;
                     };
                     if view.committed().bytenr == bytenr {
@@ -288,13 +306,9 @@ impl Roots {
         Ok(())
     }
 
-    /// Opens a tree by id, including trees that the superblock names and trees that are not subvolumes.
-    fn any_view(&self, id: RootId) -> Result<Option<View>> {
-        match id {
-            RootId::ROOT_TREE => Ok(Some(self.root_tree())),
-            RootId::CHUNK_TREE => Ok(Some(self.chunk_tree())),
-            id => Ok(self.find_tree(id)?.map(|tree| tree.view.clone())),
-        }
+    fn extent_tree(&self) -> Result<View> {
+        let id = RootId::EXTENT_TREE;
+        self.trees.find_view(id)?.ok_or(Error::NoSuchTree(id))
     }
 }
 

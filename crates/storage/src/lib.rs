@@ -19,7 +19,7 @@ pub mod space;
 mod sync;
 mod transaction;
 
-pub use backref::{DataExtent, ExtentUser, RootsOfBlocks};
+pub use backref::{BackRefs, DataExtent, ExtentUser, RootsOfBlocks};
 pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
 pub use file_id::{FileId, IdHasher};
 pub use range_set::RangeSet;

@@ -17,6 +17,7 @@ mod names;
 mod rescue;
 mod subvolumes;
 mod tree;
+mod tree_source;
 mod tree_table;
 mod writable;
 
@@ -51,6 +52,8 @@ pub use subvolumes::SubvolumePlace;
 pub use subvolumes::inode_of;
 use tree::TreeUse;
 pub use tree::{KeptReadOnly, Tree};
+pub use tree_source::{CommittedState, TreeSource};
+use tree_source::{find_root_item, recorded_root};
 pub use tree_table::TreeRef;
 use tree_table::TreeTable;
 pub use writable::check_writable;
@@ -271,34 +274,10 @@ impl Roots {
         if let Some(tree) = self.trees.get(id) {
             return Ok(Some(Arc::clone(&tree)));
         }
-        let root_tree = self.root_tree();
-        let mut cursor = root_tree.cursor();
-        // The root item of a snapshot has the creating transaction as key offset. There is only one per id.
-        let is_found = if id.holds_files() {
-            cursor.seek_floor(&Key::new(id.0, KeyType::ROOT_ITEM, u64::MAX))?
-        } else {
-            cursor.seek(&Key::new(id.0, KeyType::ROOT_ITEM, 0))?
-        };
-        if !is_found {
-            return Ok(None);
-        }
-        let Some((key, bytes)) = cursor.current() else {
+        let Some((key, item)) = find_root_item(&self.root_tree(), id)? else {
             return Ok(None);
         };
-        if (key.objectid, key.item_type) != (id.0, KeyType::ROOT_ITEM) {
-            return Ok(None);
-        }
-        let item = RootItem::decode(bytes).ok_or(Error::Corrupt {
-            tree: RootId::ROOT_TREE,
-            key,
-            what: CorruptItem::Undecodable,
-        })?;
-        let root = CommittedRoot {
-            tree: id,
-            bytenr: item.bytenr(),
-            level: item.level,
-            generation: Some(item.transid()),
-        };
+        let root = recorded_root(id, &item);
         let tree = open_tree(&self.store, root, &self.tree_use, key.offset, Some(item));
         let committed = self.superblock().transid().0;
         Ok(Some(self.trees.get_or_insert(tree, committed)))

@@ -6,10 +6,13 @@ use std::ops::ControlFlow;
 use ubtrfs_format::ids::{InodeNr, Logical};
 use ubtrfs_format::item::{InodeExtrefs, InodeRefs};
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_storage::{DataExtent, ExtentUser, FileId, RootsOfBlocks};
+use ubtrfs_storage::{BackRefs, DataExtent, ExtentUser, FileId, RootsOfBlocks};
 
 use crate::error::{CorruptItem, Error, Result};
 use crate::volume::Volume;
+
+#[cfg(test)]
+mod tests;
 
 impl Volume {
     /// Returns all names of an inode in its subvolume, as (directory, name).
@@ -81,7 +84,7 @@ impl Volume {
 
     /// Returns the data extent that contains a logical address, or None for free space and tree blocks.
     pub fn data_extent_at(&self, logical: Logical) -> Result<Option<DataExtent>> {
-        Ok(self.roots.data_extent_at(logical)?)
+        Ok(BackRefs::new(&*self.roots).data_extent_at(logical)?)
     }
 
     /// Calls `each` with every use of a data extent, until it breaks. With `at`, only with uses of that byte.
@@ -92,6 +95,6 @@ impl Volume {
         roots: &mut RootsOfBlocks,
         each: &mut dyn FnMut(ExtentUser) -> ControlFlow<()>,
     ) -> Result<()> {
-        Ok(self.roots.extent_users(extent, at, roots, each)?)
+        Ok(BackRefs::new(&*self.roots).extent_users(extent, at, roots, each)?)
     }
 }
