@@ -56,7 +56,7 @@ fuzz_target!(|input: &[u8]| {
         data_csums: true,
         ..CheckOptions::default()
     };
-    let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+    let report = check_devices(devices, &options, &mut ()).unwrap();
     assert!(report.is_clean(), "{:?}", report.issues);
 });
 

@@ -39,10 +39,12 @@ static void open_or_create(const char *image, struct ubtrfs_volume **volume,
     check(ubtrfs_volume_root(*volume, root));
 }
 
-static void tell_problem(const char *path, const char *message, void *data)
+static int tell_problem(const struct ubtrfs_progress *progress, void *data)
 {
     (void)data;
-    fprintf(stderr, "backup: %s: %s\n", path, message);
+    if (progress->event == UBTRFS_EVENT_PROBLEM)
+        fprintf(stderr, "backup: %s: %s\n", progress->path, progress->message);
+    return 0;
 }
 
 static int count(const struct ubtrfs_subvolume_info *info, void *data)

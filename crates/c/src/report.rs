@@ -299,9 +299,7 @@ pub unsafe extern "C" fn ubtrfs_volume_trim_with(
         let mut meter = Meter::new(unsafe { Listener::new(progress, data) });
         let options = TrimOptions::new().start(start).len(len);
         let options = options.min_bytes(min_bytes);
-        let trimmed = handle
-            .volume
-            .trim_with(&options, |bytes| meter.reach(bytes));
+        let trimmed = handle.volume.trim_with(&options, &mut meter);
         let trimmed = meter.outcome(trimmed)?;
         Ok(usize::try_from(trimmed).unwrap_or(usize::MAX))
     })

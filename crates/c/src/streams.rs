@@ -1,8 +1,6 @@
 //! Sending and receiving snapshots as streams, and comparing them.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::fs::File;
-use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::{ptr, slice};
 
@@ -10,7 +8,7 @@ use ubtrfs::{ChangeKind, SendOptions, Snapshot};
 
 use crate::arguments::{file_of, handle, path, text_of};
 use crate::failure::{Failure, Result, number, status};
-use crate::progress::{Listener, Meter, ReceiveMeter, ubtrfs_progress_callback};
+use crate::progress::{Listener, Meter, ubtrfs_progress_callback};
 use crate::subvolume::ubtrfs_subvolume;
 use crate::transfer_options::ubtrfs_receive_options;
 
@@ -57,40 +55,10 @@ pub struct ubtrfs_change {
     pub renamed_from: *const c_char,
 }
 
-/// Called for the name of each received subvolume, with the caller's `data`. The text is valid only during the
-/// callback. A result other than 0 ends the list.
-pub type ubtrfs_name_callback =
-    Option<unsafe extern "C" fn(name: *const c_char, data: *mut c_void) -> c_int>;
-
 /// Called for each change of a list, with the caller's `data`. `change` is valid only during the callback. A result
 /// other than 0 ends the list.
 pub type ubtrfs_change_callback =
     Option<unsafe extern "C" fn(change: *const ubtrfs_change, data: *mut c_void) -> c_int>;
-
-/// The output of a sent stream, with its progress.
-struct Watched {
-    out: File,
-    meter: Meter,
-}
-
-impl Write for Watched {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let len = if self.meter.is_ended() {
-            0
-        } else {
-            self.out.write(buf)?
-        };
-        if self.meter.advance(len as u64) {
-            Ok(len)
-        } else {
-            Err(io::Error::other("cancelled"))
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
 
 /// Returns the handles of an array.
 ///
@@ -159,85 +127,48 @@ pub unsafe extern "C" fn ubtrfs_send(
         }
         // SAFETY: the callback receives arguments of its declared type.
         let listener = unsafe { Listener::new(wanted.progress, wanted.progress_data) };
-        let mut out = Watched {
-            out,
-            meter: Meter::new(listener),
-        };
-        let sent = snapshot.send_with(&options, &mut out);
-        out.meter.outcome(sent)
+        let mut meter = Meter::new(listener);
+        let sent = snapshot.send_with(&options, out, &mut meter);
+        meter.outcome(sent)
     })
 }
 
 /// Creates the subvolumes of a stream, read from a file descriptor, in a directory. Nothing outside of them is changed,
-/// even by a malicious stream. The callback, which may be NULL, receives the name of each. If it ends the list, its
-/// result is returned.
+/// even by a malicious stream. The progress callback, which may be NULL, receives the name of each with
+/// UBTRFS_EVENT_FINISHED. If it cancels the call, the incomplete subvolume is kept, and is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive(
     subvolume: *const ubtrfs_subvolume,
     dir: *const c_char,
     fd: c_int,
-    callback: ubtrfs_name_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> c_int {
-    number(|| {
-        // SAFETY: see the head of the header.
-        unsafe { receive(subvolume, dir, fd, None, callback, data) }
-    })
+    // SAFETY: see the head of the header.
+    unsafe { ubtrfs_receive_with(subvolume, dir, fd, ptr::null(), progress, data) }
 }
 
-/// Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL. If the
-/// progress callback cancels the call, the incomplete subvolume is kept, and is writable.
+/// Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive_with(
     subvolume: *const ubtrfs_subvolume,
     dir: *const c_char,
     fd: c_int,
     options: *const ubtrfs_receive_options,
-    callback: ubtrfs_name_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> c_int {
-    number(|| {
+    status(|| {
         // SAFETY: see the head of the header.
-        unsafe { receive(subvolume, dir, fd, options.as_ref(), callback, data) }
-    })
-}
-
-/// Receives, and passes the names to the callback.
-///
-/// # Safety
-///
-/// See the head of the header.
-unsafe fn receive(
-    subvolume: *const ubtrfs_subvolume,
-    dir: *const c_char,
-    fd: c_int,
-    options: Option<&ubtrfs_receive_options>,
-    callback: ubtrfs_name_callback,
-    data: *mut c_void,
-) -> Result<c_int> {
-    // SAFETY: see the head of the header.
-    let (of, dir, stream) = unsafe { (handle(subvolume)?, path(dir)?, file_of(fd)?) };
-    let (how, listener) = options
-        .map(|of| (of.options, of.listener))
-        .unwrap_or_default();
-    let mut meter = ReceiveMeter {
-        meter: Meter::new(listener),
-        names: Vec::new(),
-    };
-    let received = of.subvolume.receive_with(dir, stream, &how, &mut meter);
-    meter.meter.outcome(received)?;
-    let Some(callback) = callback else {
-        return Ok(0);
-    };
-    for name in meter.names {
-        let name = text_of(name.as_os_str().as_bytes());
+        let (of, dir, stream) = unsafe { (handle(subvolume)?, path(dir)?, file_of(fd)?) };
+        // SAFETY: see the head of the header.
+        let options = unsafe { options.as_ref() };
+        let options = options.map(|of| of.options).unwrap_or_default();
         // SAFETY: the callback receives arguments of its declared type.
-        let result = unsafe { callback(name.as_ptr(), data) };
-        if result != 0 {
-            return Ok(result);
-        }
-    }
-    Ok(0)
+        let mut meter = Meter::new(unsafe { Listener::new(progress, data) });
+        let received = of.subvolume.receive_with(dir, stream, &options, &mut meter);
+        meter.outcome(received)
+    })
 }
 
 /// Lists the changes from one read-only subvolume to another, in the order of paths. Commits first. If the callback

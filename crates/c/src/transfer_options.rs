@@ -1,6 +1,6 @@
-//! Options for copying, archiving and removing trees, and for receiving streams.
+//! Options for copying, unpacking and removing trees, and for receiving streams.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::mem;
 
 use ubtrfs::{CopyOptions, ImportOptions, ReceiveOptions, Reflink, RemoveOptions, Sparse};
@@ -8,22 +8,19 @@ use ubtrfs::{CopyOptions, ImportOptions, ReceiveOptions, Reflink, RemoveOptions,
 use crate::arguments::{handle_place, take_back};
 use crate::failure::status;
 use crate::options::{named, set};
-use crate::progress::{Listener, ubtrfs_progress_callback};
 
-/// Options for copying, archiving or removing a tree. The defaults are the same as for the functions without options.
+/// Options for copying, unpacking or removing a tree. The defaults are the same as for the functions without options.
 #[derive(Debug, Default)]
 pub struct ubtrfs_transfer_options {
     pub(crate) copy: CopyOptions,
     pub(crate) import: ImportOptions,
     pub(crate) remove: RemoveOptions,
-    pub(crate) listener: Listener,
 }
 
 /// Options for receiving a stream. The defaults are the same as for ubtrfs_receive.
 #[derive(Debug, Default)]
 pub struct ubtrfs_receive_options {
     pub(crate) options: ReceiveOptions,
-    pub(crate) listener: Listener,
 }
 
 impl ubtrfs_transfer_options {
@@ -49,23 +46,6 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_new(
 pub unsafe extern "C" fn ubtrfs_transfer_options_free(options: *mut ubtrfs_transfer_options) {
     // SAFETY: see the head of the header.
     drop(unsafe { take_back(options) });
-}
-
-/// Sets a callback for the progress of calls with these options. NULL removes it. `data` is kept until the options are
-/// freed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_transfer_options_set_progress(
-    options: *mut ubtrfs_transfer_options,
-    callback: ubtrfs_progress_callback,
-    data: *mut c_void,
-) -> c_int {
-    let change = |options: &mut ubtrfs_transfer_options| {
-        // SAFETY: see the head of the header.
-        options.listener = unsafe { Listener::new(callback, data) };
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
 }
 
 /// Sets whether copies preserve owners, modes, times, extended attributes and hard links. The default is true. With
@@ -204,23 +184,6 @@ pub unsafe extern "C" fn ubtrfs_receive_options_new(
 pub unsafe extern "C" fn ubtrfs_receive_options_free(options: *mut ubtrfs_receive_options) {
     // SAFETY: see the head of the header.
     drop(unsafe { take_back(options) });
-}
-
-/// Sets a callback for the progress of calls with these options. NULL removes it. `data` is kept until the options are
-/// freed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_receive_options_set_progress(
-    options: *mut ubtrfs_receive_options,
-    callback: ubtrfs_progress_callback,
-    data: *mut c_void,
-) -> c_int {
-    let change = |options: &mut ubtrfs_receive_options| {
-        // SAFETY: see the head of the header.
-        options.listener = unsafe { Listener::new(callback, data) };
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
 }
 
 /// Decompresses data that is compressed in the stream, and stores it like other data.

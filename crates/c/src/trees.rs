@@ -5,7 +5,7 @@ use std::ptr;
 
 use crate::arguments::{file_of, handle, path};
 use crate::failure::{Result, size};
-use crate::progress::{TransferMeter, ubtrfs_problem_callback};
+use crate::progress::{Listener, Meter, ubtrfs_progress_callback};
 use crate::subvolume::ubtrfs_subvolume;
 use crate::transfer_options::ubtrfs_transfer_options;
 
@@ -16,32 +16,32 @@ use crate::transfer_options::ubtrfs_transfer_options;
 /// The options are null or point to a living object, and the callback accepts arguments of its declared type.
 unsafe fn transfer(
     options: *const ubtrfs_transfer_options,
-    callback: ubtrfs_problem_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
-    work: impl FnOnce(&ubtrfs_transfer_options, &mut TransferMeter) -> ubtrfs::Result<()>,
+    work: impl FnOnce(&ubtrfs_transfer_options, &mut Meter) -> ubtrfs::Result<()>,
 ) -> Result<usize> {
     let default = ubtrfs_transfer_options::default();
     // SAFETY: guaranteed by the caller.
     let options = unsafe { options.as_ref() }.unwrap_or(&default);
     // SAFETY: guaranteed by the caller.
-    let mut meter = unsafe { TransferMeter::new(options.listener, callback, data) };
+    let mut meter = Meter::new(unsafe { Listener::new(progress, data) });
     let done = work(options, &mut meter);
-    meter.meter.outcome(done)?;
+    meter.outcome(done)?;
     Ok(meter.problems)
 }
 
-/// Copies a file, or a directory with all its contents, to another path. Data is shared. Returns the number of files
-/// that could not be copied: the callback, which may be NULL, is called for each.
+/// Copies a file, or a directory with all its contents, to another path. Data is shared. Returns the number of problems:
+/// files that could not be copied, or only in part. The progress callback, which may be NULL, receives each problem.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_copy_tree(
     subvolume: *const ubtrfs_subvolume,
     from: *const c_char,
     to: *const c_char,
-    callback: ubtrfs_problem_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> i64 {
     // SAFETY: see the head of the header.
-    unsafe { ubtrfs_copy_tree_with(subvolume, from, subvolume, to, ptr::null(), callback, data) }
+    unsafe { ubtrfs_copy_tree_with(subvolume, from, subvolume, to, ptr::null(), progress, data) }
 }
 
 /// Copies as ubtrfs_copy_tree, with options, to a path in a subvolume that may belong to another volume. The options
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn ubtrfs_copy_tree_with(
     to_subvolume: *const ubtrfs_subvolume,
     to: *const c_char,
     options: *const ubtrfs_transfer_options,
-    callback: ubtrfs_problem_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> i64 {
     size(|| {
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn ubtrfs_copy_tree_with(
         };
         // SAFETY: see the head of the header.
         unsafe {
-            transfer(options, callback, data, |options, observer| {
+            transfer(options, progress, data, |options, observer| {
                 (of.subvolume).copy_tree_to(from, &into.subvolume, to, &options.copy, observer)
             })
         }
@@ -82,11 +82,11 @@ pub unsafe extern "C" fn ubtrfs_copy_from_host(
     subvolume: *const ubtrfs_subvolume,
     host: *const c_char,
     to: *const c_char,
-    callback: ubtrfs_problem_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> i64 {
     // SAFETY: see the head of the header.
-    unsafe { ubtrfs_copy_from_host_with(subvolume, host, to, ptr::null(), callback, data) }
+    unsafe { ubtrfs_copy_from_host_with(subvolume, host, to, ptr::null(), progress, data) }
 }
 
 /// Copies as ubtrfs_copy_from_host, with options, which may be NULL.
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn ubtrfs_copy_from_host_with(
     host: *const c_char,
     to: *const c_char,
     options: *const ubtrfs_transfer_options,
-    callback: ubtrfs_problem_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> i64 {
     size(|| {
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn ubtrfs_copy_from_host_with(
         let (of, host, to) = unsafe { (handle(subvolume)?, path(host)?, path(to)?) };
         // SAFETY: see the head of the header.
         unsafe {
-            transfer(options, callback, data, |options, observer| {
+            transfer(options, progress, data, |options, observer| {
                 (of.subvolume).copy_from_host_with(host, to, &options.copy, observer)
             })
         }
@@ -117,11 +117,11 @@ pub unsafe extern "C" fn ubtrfs_copy_to_host(
     subvolume: *const ubtrfs_subvolume,
     from: *const c_char,
     host: *const c_char,
-    callback: ubtrfs_problem_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> i64 {
     // SAFETY: see the head of the header.
-    unsafe { ubtrfs_copy_to_host_with(subvolume, from, host, ptr::null(), callback, data) }
+    unsafe { ubtrfs_copy_to_host_with(subvolume, from, host, ptr::null(), progress, data) }
 }
 
 /// Copies as ubtrfs_copy_to_host, with options, which may be NULL.
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn ubtrfs_copy_to_host_with(
     from: *const c_char,
     host: *const c_char,
     options: *const ubtrfs_transfer_options,
-    callback: ubtrfs_problem_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> i64 {
     size(|| {
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn ubtrfs_copy_to_host_with(
         let (of, from, host) = unsafe { (handle(subvolume)?, path(from)?, path(host)?) };
         // SAFETY: see the head of the header.
         unsafe {
-            transfer(options, callback, data, |options, observer| {
+            transfer(options, progress, data, |options, observer| {
                 (of.subvolume).copy_to_host_with(from, host, &options.copy, observer)
             })
         }
@@ -153,21 +153,7 @@ pub unsafe extern "C" fn ubtrfs_export_tar(
     subvolume: *const ubtrfs_subvolume,
     at: *const c_char,
     fd: c_int,
-    callback: ubtrfs_problem_callback,
-    data: *mut c_void,
-) -> i64 {
-    // SAFETY: see the head of the header.
-    unsafe { ubtrfs_export_tar_with(subvolume, at, fd, ptr::null(), callback, data) }
-}
-
-/// Writes an archive as ubtrfs_export_tar. Only the progress callback of the options, which may be NULL, has an effect.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_export_tar_with(
-    subvolume: *const ubtrfs_subvolume,
-    at: *const c_char,
-    fd: c_int,
-    options: *const ubtrfs_transfer_options,
-    callback: ubtrfs_problem_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> i64 {
     size(|| {
@@ -175,7 +161,7 @@ pub unsafe extern "C" fn ubtrfs_export_tar_with(
         let (of, at, out) = unsafe { (handle(subvolume)?, path(at)?, file_of(fd)?) };
         // SAFETY: see the head of the header.
         unsafe {
-            transfer(options, callback, data, |_, observer| {
+            transfer(ptr::null(), progress, data, |_, observer| {
                 of.subvolume.export_tar_with(at, out, observer)
             })
         }
@@ -189,22 +175,21 @@ pub unsafe extern "C" fn ubtrfs_import_tar(
     subvolume: *const ubtrfs_subvolume,
     fd: c_int,
     dir: *const c_char,
-    callback: ubtrfs_problem_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> i64 {
     // SAFETY: see the head of the header.
-    unsafe { ubtrfs_import_tar_with(subvolume, fd, dir, ptr::null(), callback, data) }
+    unsafe { ubtrfs_import_tar_with(subvolume, fd, dir, ptr::null(), progress, data) }
 }
 
-/// Unpacks an archive as ubtrfs_import_tar. Only the progress callback and the umask of the options, which may be NULL,
-/// have an effect.
+/// Unpacks an archive as ubtrfs_import_tar. Only the umask of the options, which may be NULL, has an effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_import_tar_with(
     subvolume: *const ubtrfs_subvolume,
     fd: c_int,
     dir: *const c_char,
     options: *const ubtrfs_transfer_options,
-    callback: ubtrfs_problem_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> i64 {
     size(|| {
@@ -212,7 +197,7 @@ pub unsafe extern "C" fn ubtrfs_import_tar_with(
         let (of, archive, dir) = unsafe { (handle(subvolume)?, file_of(fd)?, path(dir)?) };
         // SAFETY: see the head of the header.
         unsafe {
-            transfer(options, callback, data, |options, observer| {
+            transfer(options, progress, data, |options, observer| {
                 (of.subvolume).import_tar_with(archive, dir, &options.import, observer)
             })
         }
@@ -220,15 +205,14 @@ pub unsafe extern "C" fn ubtrfs_import_tar_with(
 }
 
 /// Removes a file, or a directory with all its contents, and continues after files that cannot be removed. Symbolic
-/// links are not followed. The options, which may be NULL, have the progress callback and the treatment of subvolumes.
-/// Returns the number of problems: the callback, which may be NULL, is called for each. A directory that is not empty
-/// afterwards counts as one.
+/// links are not followed. The options, which may be NULL, have the treatment of subvolumes. Returns the number of
+/// problems, as ubtrfs_copy_tree. A directory that is not empty afterwards counts as one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_remove_tree(
     subvolume: *const ubtrfs_subvolume,
     at: *const c_char,
     options: *const ubtrfs_transfer_options,
-    callback: ubtrfs_problem_callback,
+    progress: ubtrfs_progress_callback,
     data: *mut c_void,
 ) -> i64 {
     size(|| {
@@ -236,7 +220,7 @@ pub unsafe extern "C" fn ubtrfs_remove_tree(
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
         // SAFETY: see the head of the header.
         unsafe {
-            transfer(options, callback, data, |options, observer| {
+            transfer(options, progress, data, |options, observer| {
                 (of.subvolume).remove_tree_with(at, &options.remove, observer)
             })
         }

@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ubtrfs::{Builder, MkfsOptions, Volume};
 
@@ -12,7 +13,7 @@ use crate::arguments::{
 use crate::failure::{Failure, Result, number, size, status};
 use crate::metadata::ubtrfs_timespec;
 use crate::options::{ubtrfs_mkfs_options, ubtrfs_open_options};
-use crate::progress::{FillMeter, Listener};
+use crate::progress::{Listener, Meter};
 
 /// Open read-only. Other processes may also open the volume read-only.
 pub const UBTRFS_READ_ONLY: c_uint = 1;
@@ -111,10 +112,11 @@ fn new_volume(
         return Err(Failure::invalid("a new volume is for writing"));
     }
     let listener = mkfs.map_or_else(Listener::default, |mkfs| mkfs.listener);
-    let meter = FillMeter::new(listener);
+    let meter = Arc::new(Mutex::new(Meter::new(listener)));
     let mkfs = mkfs.map(ubtrfs_mkfs_options::mkfs).unwrap_or_default();
     let builder = open.map_or_else(Volume::builder, ubtrfs_open_options::builder);
-    let made = make(builder.mkfs(meter.observe(mkfs)));
+    let made = make(builder.mkfs(mkfs.observe(meter.clone())));
+    let meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
     let volume = meter.outcome(made)?;
     Ok(ubtrfs_volume { volume })
 }

@@ -293,7 +293,7 @@ fn example_in_c_keeps_each_version() {
     let report = check(
         std::slice::from_ref(&image),
         &CheckOptions::default(),
-        &mut |_| {},
+        &mut (),
     )
     .unwrap();
     assert!(report.is_spotless(), "{:?}", report.issues);
@@ -362,6 +362,6 @@ fn handles_outlive_the_volume_and_do_nothing_in_a_fork() {
     assert_eq!(volume.label(), "");
     drop(volume);
     let images = std::slice::from_ref(&image);
-    let report = check(images, &CheckOptions::default(), &mut |_| {}).unwrap();
+    let report = check(images, &CheckOptions::default(), &mut ()).unwrap();
     assert!(report.is_spotless(), "{:?}", report.issues);
 }

@@ -30,6 +30,7 @@ struct heard {
     unsigned calls, end_at;
     uint64_t files, bytes, blocks;
     int phase, phases;
+    unsigned problems, names;
     bool has_path, has_subject;
 };
 
@@ -45,6 +46,24 @@ static int hear(const struct ubtrfs_progress *progress, void *data)
     heard->phases = progress->phases;
     heard->has_path = heard->has_path || progress->path;
     heard->has_subject = heard->has_subject || progress->subject;
+    CHECK(!progress->message == (progress->event != UBTRFS_EVENT_PROBLEM));
+    switch (progress->event) {
+    case UBTRFS_EVENT_BEGIN:
+    case UBTRFS_EVENT_REMOVED:
+        CHECK(progress->path);
+        break;
+    case UBTRFS_EVENT_PROBLEM:
+        CHECK(strstr(progress->path, "tree/file") || !strncmp(progress->path, "/doomed", 7));
+        CHECK(progress->message[0]);
+        heard->problems++;
+        break;
+    case UBTRFS_EVENT_FINISHED:
+        CHECK(!strcmp(progress->path, "sent"));
+        heard->names++;
+        break;
+    default:
+        CHECK(progress->event == UBTRFS_EVENT_ADVANCE || progress->event == UBTRFS_EVENT_PHASE);
+    }
     return ++heard->calls == heard->end_at;
 }
 
@@ -65,19 +84,6 @@ static void listen(struct heard *heard, unsigned end_at)
         CHECK((call) == (done) && heard.calls > 1); \
     } while (0)
 
-static void count_problem(const char *path, const char *message, void *data)
-{
-    CHECK(strstr(path, "tree/file") && message[0]);
-    ++*(unsigned *)data;
-}
-
-static int count_name(const char *name, void *data)
-{
-    CHECK(!strcmp(name, "sent"));
-    ++*(unsigned *)data;
-    return 0;
-}
-
 static int opened(const char *name, int flags)
 {
     int fd = open(name, flags, 0644);
@@ -86,18 +92,19 @@ static int opened(const char *name, int flags)
 }
 
 /* Opens the file again for each call. */
-static int64_t export_anew(const struct ubtrfs_subvolume *root, const struct ubtrfs_transfer_options *options)
+static int64_t export_anew(const struct ubtrfs_subvolume *root, struct heard *heard)
 {
     int fd = opened("tree.tar", O_WRONLY | O_CREAT | O_TRUNC);
-    int64_t result = ubtrfs_export_tar_with(root, "/tree", fd, options, NULL, NULL);
+    int64_t result = ubtrfs_export_tar(root, "/tree", fd, heard ? hear : NULL, heard);
     close(fd);
     return result;
 }
 
-static int64_t import_anew(const struct ubtrfs_subvolume *root, const struct ubtrfs_transfer_options *options)
+static int64_t import_anew(const struct ubtrfs_subvolume *root, const struct ubtrfs_transfer_options *options,
+                           struct heard *heard)
 {
     int fd = opened("tree.tar", O_RDONLY);
-    int64_t result = ubtrfs_import_tar_with(root, fd, "/unpacked", options, NULL, NULL);
+    int64_t result = ubtrfs_import_tar_with(root, fd, "/unpacked", options, hear, heard);
     close(fd);
     return result;
 }
@@ -111,10 +118,10 @@ static int send_anew(const struct ubtrfs_subvolume *sent, const struct ubtrfs_se
 }
 
 static int receive_anew(const struct ubtrfs_subvolume *root, const char *dir,
-                        const struct ubtrfs_receive_options *options, unsigned *names)
+                        const struct ubtrfs_receive_options *options, struct heard *heard)
 {
     int fd = opened("stream", O_RDONLY);
-    int result = ubtrfs_receive_with(root, dir, fd, options, count_name, names);
+    int result = ubtrfs_receive_with(root, dir, fd, options, hear, heard);
     close(fd);
     return result;
 }
@@ -123,29 +130,29 @@ static void transfer(const struct ubtrfs_subvolume *root, const struct ubtrfs_su
 {
     struct ubtrfs_transfer_options *options;
     struct heard heard;
-    unsigned problems = 0;
 
     CHECK(ubtrfs_transfer_options_new(&options) == 0);
-    CHECK(ubtrfs_transfer_options_set_progress(options, hear, &heard) == 0);
-    TWICE(heard, ubtrfs_copy_from_host_with(root, "tree", "/tree", options, NULL, NULL), 0);
+    TWICE(heard, ubtrfs_copy_from_host_with(root, "tree", "/tree", options, hear, &heard), 0);
     CHECK(heard.has_path && heard.files == 3 && heard.bytes >= 3 << 20);
-    TWICE(heard, ubtrfs_copy_tree_with(root, "/tree", root, "/shared", options, NULL, NULL), 0);
+    TWICE(heard, ubtrfs_copy_tree_with(root, "/tree", root, "/shared", options, hear, &heard), 0);
     CHECK(heard.files == 3);
-    TWICE(heard, ubtrfs_copy_tree_with(root, "/tree", other, "/tree", options, NULL, NULL), 0);
+    TWICE(heard, ubtrfs_copy_tree_with(root, "/tree", other, "/tree", options, hear, &heard), 0);
     CHECK(heard.files == 3 && heard.bytes >= 3 << 20);
-    TWICE(heard, ubtrfs_copy_to_host_with(root, "/tree", "back", options, NULL, NULL), 0);
+    TWICE(heard, ubtrfs_copy_to_host_with(root, "/tree", "back", options, hear, &heard), 0);
     CHECK(heard.bytes >= 3 << 20 && access("back/file", R_OK) == 0);
-    TWICE(heard, export_anew(root, options), 0);
+    TWICE(heard, export_anew(root, &heard), 0);
     CHECK(heard.bytes >= 3 << 20);
     CHECK(ubtrfs_mkdir(root, "/unpacked", 0755) == 0);
-    TWICE(heard, import_anew(root, options), 0);
+    TWICE(heard, import_anew(root, options, &heard), 0);
     CHECK(heard.bytes >= 3 << 20);
 
     listen(&heard, 0);
     CHECK(unlink("back/file") == 0 && mkdir("back/file", 0755) == 0);
-    CHECK(ubtrfs_copy_to_host_with(root, "/tree", "back", options, count_problem, &problems) == 1);
-    CHECK(problems == 1);
-    CHECK(ubtrfs_copy_to_host(root, "/tree", "back", count_problem, &problems) == 1 && problems == 2);
+    CHECK(ubtrfs_copy_to_host_with(root, "/tree", "back", options, hear, &heard) == 1);
+    CHECK(heard.problems == 1);
+    listen(&heard, 0);
+    CHECK(ubtrfs_copy_to_host(root, "/tree", "back", hear, &heard) == 1 && heard.problems == 1);
+    CHECK(ubtrfs_copy_to_host(root, "/tree", "back", NULL, NULL) == 1);
 
     CHECK(ubtrfs_transfer_options_set_reflink(options, "sometimes") == -EINVAL);
     CHECK(ubtrfs_transfer_options_set_reflink(options, "never") == 0);
@@ -158,23 +165,14 @@ static void transfer(const struct ubtrfs_subvolume *root, const struct ubtrfs_su
     CHECK(ubtrfs_mkdir(root, "/into", 0755) == 0);
     CHECK(ubtrfs_symlink(root, "/tree", "/link") == 0);
     listen(&heard, 0);
-    CHECK(ubtrfs_copy_tree_with(root, "/link", root, "/into", options, NULL, NULL) == 0);
+    CHECK(ubtrfs_copy_tree_with(root, "/link", root, "/into", options, hear, &heard) == 0);
     CHECK(heard.bytes >= 3 << 20);
     {
         struct ubtrfs_stat stat;
         CHECK(ubtrfs_stat(root, "/into/file", &stat) == 0 && (stat.mode & 0777) == 0600);
     }
-    CHECK(ubtrfs_transfer_options_set_progress(options, NULL, NULL) == 0);
-    CHECK(export_anew(root, options) == 0);
     CHECK(export_anew(root, NULL) == 0);
     ubtrfs_transfer_options_free(options);
-}
-
-static void count_kept(const char *path, const char *message, void *data)
-{
-    CHECK(!strcmp(path, "/doomed/sub") || !strcmp(path, "/doomed"));
-    CHECK(message[0]);
-    ++*(unsigned *)data;
 }
 
 static void remove_tree(const struct ubtrfs_subvolume *root)
@@ -182,17 +180,15 @@ static void remove_tree(const struct ubtrfs_subvolume *root)
     struct ubtrfs_transfer_options *options;
     struct ubtrfs_stat stat;
     struct heard heard;
-    unsigned kept = 0;
 
     CHECK(ubtrfs_mkdir_all(root, "/doomed/dir/below") == 0);
     CHECK(ubtrfs_subvolume_create(root, "/doomed/sub", NULL) == 0);
     CHECK(ubtrfs_transfer_options_new(&options) == 0);
-    CHECK(ubtrfs_transfer_options_set_progress(options, hear, &heard) == 0);
-    TWICE(heard, ubtrfs_remove_tree(root, "/doomed", options, count_kept, &kept), 2);
-    CHECK(kept == 2 && heard.files == 2 && heard.has_path);
+    TWICE(heard, ubtrfs_remove_tree(root, "/doomed", options, hear, &heard), 2);
+    CHECK(heard.problems == 2 && heard.files == 1 && heard.has_path);
     CHECK(ubtrfs_transfer_options_set_enter_subvolumes(options, true) == 0);
     listen(&heard, 0);
-    CHECK(ubtrfs_remove_tree(root, "/doomed", options, NULL, NULL) == 0 && heard.files == 2);
+    CHECK(ubtrfs_remove_tree(root, "/doomed", options, hear, &heard) == 0 && heard.files == 2);
     CHECK(ubtrfs_stat(root, "/doomed", &stat) == -ENOENT);
     CHECK(ubtrfs_remove_tree(root, "/doomed", NULL, NULL, NULL) == -ENOENT);
     ubtrfs_transfer_options_free(options);
@@ -204,7 +200,6 @@ static void stream(const struct ubtrfs_subvolume *root, const struct ubtrfs_subv
     struct ubtrfs_receive_options *receiving;
     struct ubtrfs_subvolume *sent;
     struct heard heard;
-    unsigned names = 0;
 
     CHECK(ubtrfs_subvolume_snapshot(root, "/", "/sent", UBTRFS_READ_ONLY, &sent) == 0);
     sending.progress = hear;
@@ -212,15 +207,15 @@ static void stream(const struct ubtrfs_subvolume *root, const struct ubtrfs_subv
     TWICE(heard, send_anew(sent, &sending), 0);
     CHECK(heard.bytes >= 3 << 20);
     CHECK(ubtrfs_receive_options_new(&receiving) == 0);
-    CHECK(ubtrfs_receive_options_set_progress(receiving, hear, &heard) == 0);
     CHECK(ubtrfs_receive_options_set_all_streams(receiving, true) == 0);
     CHECK(ubtrfs_receive_options_set_force_decompress(receiving, true) == 0);
     CHECK(ubtrfs_mkdir(other, "/received", 0755) == 0);
-    TWICE(heard, receive_anew(other, "/received", receiving, &names), 0);
-    CHECK(names == 1 && heard.has_path && heard.bytes >= 3 << 20);
+    TWICE(heard, receive_anew(other, "/received", receiving, &heard), 0);
+    CHECK(heard.names == 1 && heard.has_path && heard.bytes >= 3 << 20);
     ubtrfs_receive_options_free(receiving);
     CHECK(ubtrfs_mkdir(other, "/again", 0755) == 0);
-    CHECK(receive_anew(other, "/again", NULL, &names) == 0 && names == 2);
+    listen(&heard, 0);
+    CHECK(receive_anew(other, "/again", NULL, &heard) == 0 && heard.names == 1);
     ubtrfs_subvolume_free(sent);
 }
 

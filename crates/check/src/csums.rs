@@ -213,7 +213,7 @@ impl CsumReader<'_, '_> {
             without(range, &self.written, &mut unexpected);
         })?;
         if let Some(reader) = &mut self.data_reader {
-            self.state.check_cancelled()?;
+            self.state.poll()?;
             reader.check(self.state, start, bytes);
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The reasons why a check is impossible. A fault of the volume is an issue, not an error.
 
 use rustix::io::Errno;
+use ubtrfs_device::progress::Cancelled;
 use ubtrfs_device::{DeviceError, errno_of};
 use ubtrfs_format::superblock::SuperblockError;
 
@@ -26,8 +27,8 @@ pub enum CheckError {
     #[error("cannot keep records: {0}")]
     Spill(#[from] std::io::Error),
     /// Cancelled by the observer.
-    #[error("cancelled")]
-    Cancelled,
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }
 
 impl CheckError {
@@ -39,7 +40,7 @@ impl CheckError {
             | CheckError::NoBackupRoot
             | CheckError::NoTreeRoot { .. } => Errno::UCLEAN,
             CheckError::NoSuperblockCopy { .. } => Errno::NOENT,
-            CheckError::Cancelled => Errno::INTR,
+            CheckError::Cancelled(_) => Errno::INTR,
             CheckError::Thread(error) | CheckError::Spill(error) => errno_of(error),
         }
     }

@@ -48,32 +48,33 @@ mod walk;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ubtrfs_device::progress::Progress;
 use ubtrfs_device::{BlockDevice, CopyChoice, Pool, PoolOptions};
 
 pub use error::CheckError;
 pub use fault::{Fault, Severity};
 pub use issue::{Issue, Place};
-pub use options::{CheckObserver, CheckOptions, Phase, Progress};
+pub use options::{CheckOptions, Phase};
 pub use report::{Figures, Report};
 
-/// Checks the volume on `paths`, including other devices of it found by a scan.
+/// Checks the volume on `paths`, including other devices of it found by a scan. Its phases are reported to `progress`.
 pub fn check(
     paths: &[PathBuf],
     options: &CheckOptions,
-    mut progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn Progress,
 ) -> Result<Report, CheckError> {
     let pool_options = pool_options().scan(options.scan.clone());
-    check_pool(Pool::open(paths, &pool_options)?, options, &mut progress)
+    check_pool(Pool::open(paths, &pool_options)?, options, progress)
 }
 
 /// Checks the volume on open devices; the paths are only for messages.
 pub fn check_devices(
     devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
     options: &CheckOptions,
-    mut progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn Progress,
 ) -> Result<Report, CheckError> {
     let pool = Pool::from_devices(devices, &pool_options())?;
-    check_pool(pool, options, &mut progress)
+    check_pool(pool, options, progress)
 }
 
 /// Returns the options for opening a pool for a check. They accept as much as possible, because the check reports all
@@ -88,10 +89,10 @@ pub fn pool_options() -> PoolOptions {
 pub fn check_pool(
     pool: Pool,
     options: &CheckOptions,
-    observer: &mut dyn CheckObserver,
+    progress: &mut dyn Progress,
 ) -> Result<Report, CheckError> {
     let mut volume = volume::CheckedVolume::new(pool, options)?;
-    let mut state = state::State::new(&volume, options, observer);
+    let mut state = state::State::new(&volume, options, progress);
     run::run(&mut state, &mut volume)?;
     Ok(state.report)
 }

@@ -91,30 +91,3 @@ impl Phase {
         }
     }
 }
-
-/// The progress of a check.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    pub phase: Phase,
-    /// Tree blocks read so far, in all phases.
-    pub blocks: u64,
-    /// Issues found so far.
-    pub issues: u64,
-}
-
-/// An observer of a check. A closure receives only the progress.
-pub trait CheckObserver {
-    /// Receives the progress: at the start of each phase, and periodically within it.
-    fn progress(&mut self, progress: &Progress);
-
-    /// Returns whether to cancel the check. Polled periodically.
-    fn is_cancelled(&mut self) -> bool {
-        false
-    }
-}
-
-impl<F: FnMut(&Progress)> CheckObserver for F {
-    fn progress(&mut self, progress: &Progress) {
-        self(progress);
-    }
-}

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ubtrfs_device::progress::{Event, PhaseProgress, Progress, Watch};
 use ubtrfs_device::{AttemptProblem, DeviceError};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, header_flags, leaf_data_size, max_key_ptrs};
@@ -14,13 +15,13 @@ use crate::fault::Fault;
 use crate::issue::Place;
 use crate::item_types::ItemTypes;
 use crate::lost::{LostBlocks, LostKeys};
-use crate::options::{CheckObserver, CheckOptions, Phase, Progress};
+use crate::options::{CheckOptions, Phase};
 use crate::report::Report;
 use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, Visited};
 
-/// Number of blocks between two calls of the progress callback.
+/// Number of blocks between two events of a phase.
 const PROGRESS_BLOCKS: u64 = 1024;
 /// Runs of fewer bytes would be merged too often.
 const LEAST_SORTER_BYTES: usize = 4 << 10;
@@ -43,7 +44,7 @@ pub(crate) struct State<'a> {
     elsewhere: BlockSet,
     /// Whether this is the second pass, which does not report defects of blocks again.
     is_second_pass: bool,
-    observer: &'a mut dyn CheckObserver,
+    watch: Watch<'a>,
     phase: Phase,
     blocks: u64,
 }
@@ -52,7 +53,7 @@ impl<'a> State<'a> {
     pub(crate) fn new(
         volume: &CheckedVolume,
         options: &'a CheckOptions,
-        observer: &'a mut dyn CheckObserver,
+        progress: &'a mut dyn Progress,
     ) -> State<'a> {
         let sectorsize = volume.sectorsize();
         State {
@@ -72,7 +73,7 @@ impl<'a> State<'a> {
             at_home: BlockSet::new(sectorsize),
             elsewhere: BlockSet::new(sectorsize),
             is_second_pass: false,
-            observer,
+            watch: Watch::new(progress),
             phase: Phase::Superblocks,
             blocks: 0,
         }
@@ -102,21 +103,19 @@ impl<'a> State<'a> {
     }
 
     fn tell_progress(&mut self) -> Result<(), CheckError> {
-        self.observer.progress(&Progress {
-            phase: self.phase,
+        let progress = PhaseProgress {
+            phase: self.phase.number(),
+            phases: Phase::ALL.len(),
+            subject: self.phase.subject(),
             blocks: self.blocks,
             issues: self.report.found(),
-        });
-        self.check_cancelled()
+        };
+        Ok(self.watch.report(&Event::Phase(progress))?)
     }
 
-    /// Returns an error if the observer cancels the check.
-    pub(crate) fn check_cancelled(&mut self) -> Result<(), CheckError> {
-        if self.observer.is_cancelled() {
-            Err(CheckError::Cancelled)
-        } else {
-            Ok(())
-        }
+    /// Fails if the observer cancels the check.
+    pub(crate) fn poll(&mut self) -> Result<(), CheckError> {
+        Ok(self.watch.advance(0)?)
     }
 
     /// Creates a sorter with its share of the memory.

@@ -34,6 +34,7 @@ mod overwrite;
 mod parity;
 mod pool;
 mod process;
+pub mod progress;
 mod random;
 mod read_errors;
 mod registration;

@@ -66,7 +66,7 @@ fn check_of_a_named_image() {
         data_csums: true,
         ..CheckOptions::default()
     };
-    let report = check(&[PathBuf::from(image)], &options, &mut |_| {}).unwrap();
+    let report = check(&[PathBuf::from(image)], &options, &mut ()).unwrap();
     assert!(report.is_spotless(), "{report}");
     println!("{PEAK}{}", peak_bytes());
 }

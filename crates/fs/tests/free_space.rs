@@ -58,7 +58,7 @@ fn strict() -> CheckOptions {
 fn assert_sound(device: &MemDevice) {
     let device: Arc<dyn BlockDevice> = Arc::new(device.clone());
     let devices = vec![(PathBuf::from("memory"), device)];
-    let report = check_devices(devices, &strict(), &mut |_| {}).unwrap();
+    let report = check_devices(devices, &strict(), &mut ()).unwrap();
     assert!(report.is_spotless(), "{report}");
 }
 
@@ -263,7 +263,7 @@ fn without_tree(options: &str) -> KernelVolume {
 
 /// Checks the volume with both checkers, and the free space with the kernel's default mount.
 fn assert_sound_for_all(made: &KernelVolume) {
-    let report = check(made.devices(), &strict(), &mut |_| {}).unwrap();
+    let report = check(made.devices(), &strict(), &mut ()).unwrap();
     assert!(report.is_spotless(), "{report}");
     made.check().unwrap();
     let mount = made.mount("").unwrap();

@@ -59,7 +59,7 @@ impl OurMount {
         };
         unmount_once_idle(&mut session);
         drop(volume);
-        let report = check(self.device.devices(), &CheckOptions::default(), &mut |_| {}).unwrap();
+        let report = check(self.device.devices(), &CheckOptions::default(), &mut ()).unwrap();
         assert!(report.is_spotless(), "{:?}", report.issues);
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use rustix::io::Errno;
+use ubtrfs_device::progress::Cancelled;
 use ubtrfs_device::{ChunkProblem, errno_of};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{DevId, Physical};
@@ -96,8 +97,8 @@ pub enum MkfsError {
     /// A temporary file failed, which holds intermediate data of a fill.
     #[error(transparent)]
     Scratch(io::Error),
-    #[error("cancelled")]
-    Cancelled,
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }
 
 impl MkfsError {
@@ -113,7 +114,7 @@ impl MkfsError {
             MkfsError::DeviceTooSmall { .. }
             | MkfsError::NoRoomForChunk { .. }
             | MkfsError::NoRoomForBlock { .. } => Errno::NOSPC,
-            MkfsError::Cancelled => Errno::INTR,
+            MkfsError::Cancelled(_) => Errno::INTR,
             MkfsError::NotSettled { .. } | MkfsError::Chunk(_) | MkfsError::Build(_) => Errno::IO,
             MkfsError::LabelTooLong { .. }
             | MkfsError::LabelNul

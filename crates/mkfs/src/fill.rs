@@ -24,11 +24,11 @@ mod hash_table;
 mod inode;
 mod item_sorter;
 mod marks;
-mod observer;
 mod scratch;
 mod source;
 mod stripe_writer;
 mod times;
+mod watch;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -37,13 +37,13 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use ubtrfs_device::BlockDevice;
+use ubtrfs_device::progress::Progress;
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::item::InodeFlags;
 
 pub use self::error::FillError;
-pub use self::observer::FillObserver;
 pub use self::scratch::Scratch;
 pub use self::times::TimeRule;
 pub use crate::archive::ArchiveError;
@@ -55,8 +55,8 @@ use self::filled::Filled;
 use self::filler::{Filler, FillerSetup, Walked};
 use self::folder::{Folder, FolderOptions};
 use self::marks::Marks;
-use self::observer::Watch;
 use self::source::{Source, Times};
+use self::watch::FillWatch;
 use super::chunk_growth::Spare;
 use super::chunks::VolumeChunks;
 use super::error::MkfsError;
@@ -183,16 +183,17 @@ impl FilledVolume {
     }
 }
 
-/// Creates a volume and fills it. The volume uses the given number of bytes of each device.
+/// Creates a volume and fills it. The volume uses the given number of bytes of each device. Each file and its data are
+/// reported to `progress`, also while the trees are built: then with 0 bytes.
 pub fn fill(
     options: &MkfsOptions,
     identity: &Identity,
     devices: &[(&dyn BlockDevice, u64)],
     input: Input,
     fill: &FillOptions,
-    observer: Option<&mut dyn FillObserver>,
+    progress: &mut dyn Progress,
 ) -> Result<FilledVolume, FillError> {
-    let mut watch = Watch::new(observer);
+    let mut watch = FillWatch::new(progress);
     let geometry = filled_geometry(options, devices.len(), fill)?;
     let sizes: Vec<u64> = devices.iter().map(|(_, bytes)| *bytes).collect();
     let mut start = VolumeChunks::without_chunks(&geometry, identity, &sizes)?;
@@ -288,7 +289,7 @@ impl Opened {
         coding: &Coding,
         identity: &Identity,
         fill: &FillOptions,
-        watch: &mut Watch<'_>,
+        watch: &mut FillWatch<'_>,
     ) -> Result<Opened, FillError> {
         let marks = Marks::new(&fill.subvolumes, &fill.flags, &fill.dense);
         let coding = coding.clone();
@@ -322,7 +323,7 @@ impl Opened {
         self,
         data: &mut DataSpace<'_>,
         scratch: &Scratch,
-        watch: &mut Watch<'_>,
+        watch: &mut FillWatch<'_>,
     ) -> Result<Box<dyn Source>, FillError> {
         match self {
             Opened::Folder(folder) => Ok(Box::new(folder)),
@@ -371,7 +372,7 @@ impl Unfinished<'_> {
         mut data: DataSpace<'_>,
         walked: Walked,
         fill: &FillOptions,
-        watch: Watch<'_>,
+        watch: FillWatch<'_>,
     ) -> Result<Finished, FillError> {
         let is_over = data.is_over();
         let sharing = std::mem::replace(&mut data.sharing, Sharing::NotWanted);

@@ -33,8 +33,8 @@ pub use chunks::{PlannedChunk, PlannedDevice, VolumeChunks};
 pub use error::MkfsError;
 pub use features::{FEATURES, Feature, FeatureListError, FeatureSet, QuotaMode};
 pub use fill::{
-    ArchiveError, ArchiveReader, FillError, FillObserver, FillOptions, FillStats, FilledVolume,
-    FlagsRequest, Growth, Input, LeftOutAcls, Scratch, SubvolumeRequest, TimeRule, fill,
+    ArchiveError, ArchiveReader, FillError, FillOptions, FillStats, FilledVolume, FlagsRequest,
+    Growth, Input, LeftOutAcls, Scratch, SubvolumeRequest, TimeRule, fill,
 };
 pub use options::{Geometry, Identity, MkfsOptions, Warning};
 pub use plan::Plan;

@@ -88,7 +88,7 @@ fn peak_bytes(files: u64) -> u64 {
         &sized,
         input,
         &options,
-        None,
+        &mut (),
     );
     writer.join().unwrap().unwrap();
     assert_eq!(made.unwrap().stats.files, files);

@@ -7,21 +7,17 @@
 //!
 //! Not here: streams, whose file objects also run signal handlers (`stream`).
 
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ubtrfs::{
-    CheckObserver, CheckProgress, Error, FileType, FillObserver, ReceiveObserver, RemovalObserver,
-    StreamCommand, TransferObserver, TransferProblem,
-};
+use ubtrfs::{Event, Problems, Progress};
 
 use crate::failure::failed;
 
-/// The maximum number of listed problems.
-const MAX_LISTED: usize = 1000;
 /// The interval of checks for signals. Each check waits for the GIL, which other threads may hold.
 const INTERVAL: Duration = Duration::from_millis(50);
 
@@ -33,29 +29,12 @@ pub(crate) struct Signals {
     problems: Problems,
     names: Vec<PathBuf>,
     callable: Option<Py<PyAny>>,
-    progress: Progress,
+    totals: Totals,
 }
 
-/// The files that failed. Only the first are listed.
+/// The totals of the work, and its current file and phase.
 #[derive(Default)]
-pub(crate) struct Problems {
-    pub(crate) count: u64,
-    /// Paths and messages.
-    pub(crate) listed: Vec<(PathBuf, String)>,
-}
-
-impl Problems {
-    fn add(&mut self, path: &Path, message: String) {
-        self.count += 1;
-        if self.listed.len() < MAX_LISTED {
-            self.listed.push((path.to_owned(), message));
-        }
-    }
-}
-
-/// The progress of the work.
-#[derive(Default)]
-struct Progress {
+struct Totals {
     path: Option<Vec<u8>>,
     subject: Option<&'static str>,
     phase: usize,
@@ -82,43 +61,29 @@ impl Signals {
             problems: Problems::default(),
             names: Vec::new(),
             callable,
-            progress: Progress::default(),
+            totals: Totals::default(),
         }
     }
 
-    /// Reports the progress to the callable, unless an exception has ended the work.
-    fn report(&mut self) {
-        let Some(callable) = self.callable.as_ref().filter(|_| self.raised.is_none()) else {
+    /// Passes an event to the callable.
+    fn report(&mut self, event: &str, message: Option<&str>) {
+        let Some(callable) = &self.callable else {
             return;
         };
-        let of = &self.progress;
+        let of = &self.totals;
         let called = Python::attach(|py| {
             let path = of.path.as_ref().map(|path| PyBytes::new(py, path));
             let counts = (of.files, of.bytes, of.blocks, of.issues);
-            callable.call1(py, (path, of.subject, (of.phase, of.phases), counts))
+            let phases = (of.phase, of.phases);
+            callable.call1(py, (event, path, message, of.subject, phases, counts))
         });
         self.raised = called.err();
     }
 
-    fn begin_at(&mut self, path: &Path) {
+    fn at(&mut self, path: &Path) {
         if self.callable.is_some() {
-            self.progress.path = Some(path.as_os_str().as_bytes().to_vec());
-            self.progress.files += 1;
-            self.report();
+            self.totals.path = Some(path.as_os_str().as_bytes().to_vec());
         }
-    }
-
-    /// Adds `len_bytes` to the progress.
-    pub(crate) fn advance(&mut self, len_bytes: u64) {
-        self.progress.bytes += len_bytes;
-        self.report();
-    }
-
-    /// Sets the number of bytes so far. Returns whether the work should continue.
-    pub(crate) fn reach(&mut self, bytes: u64) -> bool {
-        self.progress.bytes = bytes;
-        self.report();
-        !self.look()
     }
 
     /// Returns the exception that ended the work.
@@ -144,95 +109,68 @@ impl Signals {
         }
     }
 
-    /// Runs signal handlers if the interval has passed. Returns whether one has raised.
-    pub(crate) fn look(&mut self) -> bool {
+    /// Runs signal handlers if the interval has passed.
+    fn run_handlers(&mut self) {
         if self.raised.is_none() && now() - self.looked >= INTERVAL {
             self.raised = Python::attach(|py| py.check_signals()).err();
             self.looked = now();
         }
-        self.raised.is_some()
     }
 }
 
-impl FillObserver for Signals {
-    fn begin(&mut self, path: &Path) {
-        self.begin_at(path);
-    }
-
-    fn transferred(&mut self, len_bytes: u64) {
-        self.advance(len_bytes);
-    }
-
-    fn is_cancelled(&mut self) -> bool {
-        self.look()
-    }
-}
-
-impl TransferObserver for Signals {
-    fn begin(&mut self, path: &Path) {
-        self.begin_at(path);
-    }
-
-    fn transferred(&mut self, len_bytes: u64) {
-        self.advance(len_bytes);
-    }
-
-    fn is_cancelled(&mut self) -> bool {
-        self.look()
-    }
-
-    fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        self.problems.add(path, problem.to_string());
-    }
-}
-
-impl RemovalObserver for Signals {
-    fn removed(&mut self, path: &Path, _: FileType) {
-        self.begin_at(path);
-    }
-
-    fn is_cancelled(&mut self) -> bool {
-        self.look()
-    }
-
-    fn failed(&mut self, path: &Path, error: Error) -> ubtrfs::Result<()> {
-        self.problems.add(path, error.reason().to_string());
-        Ok(())
-    }
-}
-
-impl ReceiveObserver for Signals {
-    fn begin(&mut self, command: &StreamCommand<'_>) {
-        match command.path() {
-            Some(path) => self.begin_at(&command.subvolume().join(path)),
-            None => self.begin_at(command.subvolume()),
+impl Progress for Signals {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Begin { path } => {
+                self.at(path);
+                self.totals.files += 1;
+                self.report("begin", None);
+            }
+            Event::Command(command) => {
+                self.at(&command.full_path());
+                self.totals.files += 1;
+                self.report("begin", None);
+            }
+            // Only signal handlers run then.
+            Event::Advance { bytes: 0 } => {}
+            Event::Advance { bytes } => {
+                self.totals.bytes += bytes;
+                self.report("advance", None);
+            }
+            Event::Phase(at) => {
+                self.totals.subject = Some(at.subject);
+                self.totals.phase = at.phase;
+                self.totals.phases = at.phases;
+                self.totals.blocks = at.blocks;
+                self.totals.issues = at.issues;
+                self.report("phase", None);
+            }
+            Event::Problem(problem) => {
+                // It continues by itself.
+                let _ = self.problems.event(event);
+                self.at(&problem.path);
+                self.report("problem", Some(&problem.message));
+            }
+            Event::Removed { path, .. } => {
+                self.at(path);
+                self.totals.files += 1;
+                self.report("removed", None);
+            }
+            Event::Finished { path, is_complete } => {
+                self.at(path);
+                if *is_complete {
+                    self.names.push(path.to_path_buf());
+                    self.report("finished", None);
+                } else {
+                    self.report("unfinished", None);
+                }
+            }
+            _ => {}
         }
-    }
-
-    fn advanced(&mut self, bytes: u64) {
-        self.advance(bytes);
-    }
-
-    fn is_cancelled(&mut self) -> bool {
-        self.look()
-    }
-
-    fn finished(&mut self, subvolume: &Path) {
-        self.names.push(subvolume.to_owned());
-    }
-}
-
-impl CheckObserver for Signals {
-    fn progress(&mut self, progress: &CheckProgress) {
-        self.progress.subject = Some(progress.subject);
-        self.progress.phase = progress.phase;
-        self.progress.phases = progress.phases;
-        self.progress.blocks = progress.blocks;
-        self.progress.issues = progress.issues;
-        self.report();
-    }
-
-    fn is_cancelled(&mut self) -> bool {
-        self.look()
+        self.run_handlers();
+        match self.raised {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
     }
 }

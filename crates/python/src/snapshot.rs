@@ -1,6 +1,6 @@
 //! Sending, receiving and comparing read-only subvolumes.
 
-use std::io::{self, BufReader, Write};
+use std::io::BufReader;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
@@ -39,10 +39,7 @@ pub(crate) fn send(
     let sources = sources.collect::<PyResult<Vec<_>>>()?;
     let mut stream = Stream::new(out);
     let mut signals = Signals::new(progress);
-    let out = Metered {
-        stream: &mut stream,
-        signals: &mut signals,
-    };
+    let (out, observer) = (&mut stream, &mut signals);
     // The handles are dropped here, without the GIL: the last handle of a volume closes it.
     let sent = py.detach(move || {
         let snapshot = Snapshot::open(&of)?;
@@ -56,31 +53,10 @@ pub(crate) fn send(
         for source in &sources {
             options = options.clone_source(source);
         }
-        snapshot.send_with(&options, out)
+        snapshot.send_with(&options, out, observer)
     });
     signals.take_raised()?;
     stream.outcome(sent)
-}
-
-/// The output of a sent stream, with its progress.
-struct Metered<'a> {
-    stream: &'a mut Stream,
-    signals: &'a mut Signals,
-}
-
-impl Write for Metered<'_> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        if self.signals.look() {
-            return Err(io::Error::other("cancelled"));
-        }
-        let len = self.stream.write(buf)?;
-        self.signals.advance(len as u64);
-        Ok(len)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
 }
 
 #[pyfunction]

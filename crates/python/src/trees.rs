@@ -3,20 +3,20 @@
 use std::fs::File;
 
 use pyo3::prelude::*;
-use ubtrfs::{CopyOptions, ImportOptions, RemoveOptions};
+use ubtrfs::{CopyOptions, ImportOptions, Problems, RemoveOptions};
 
 use crate::failure::failed_host;
-use crate::signals::{Problems, Signals};
+use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::subvolume::{Subvolume, bytes_of, path_of};
 
 /// The number of problems, and the paths and messages of the first.
 type Listed = (u64, Vec<(Vec<u8>, String)>);
 
-fn listed(problems: Problems) -> Listed {
-    let listed = problems.listed.into_iter();
-    let listed = listed.map(|(path, message)| (bytes_of(path), message));
-    (problems.count, listed.collect())
+fn listed(problems: &Problems) -> Listed {
+    let listed = problems.listed().iter();
+    let listed = listed.map(|of| (bytes_of(of.path.clone()), of.message.clone()));
+    (problems.count(), listed.collect())
 }
 
 /// Runs work without the GIL, with a progress callable. The callable and signal handlers can end it.
@@ -31,7 +31,7 @@ fn observed(
     let observer = &mut signals;
     let done = py.detach(move || work(&of, observer));
     let ((), problems) = signals.outcome(done)?;
-    Ok(listed(problems))
+    Ok(listed(&problems))
 }
 
 #[pyfunction]
@@ -105,7 +105,7 @@ pub(crate) fn export_tar(
     let exported = py.detach(move || of.export_tar_with(path_of(path), out, observer));
     signals.take_raised()?;
     stream.outcome(exported)?;
-    Ok(listed(signals.problems()))
+    Ok(listed(&signals.problems()))
 }
 
 #[pyfunction]

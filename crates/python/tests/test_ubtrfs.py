@@ -858,11 +858,18 @@ def test_default_subvolume_is_chosen_and_deleted_ones_freed(image):
 def test_tree_is_removed_past_files_that_stay(root):
     root.makedirs("/doomed/dir")
     root.create_subvolume("/doomed/sub")
-    with pytest.raises(ubtrfs.TransferError) as error:
-        root.remove_tree("/doomed")
-    assert [of.path for of in error.value.problems] == ["/doomed/sub", "/doomed"]
-    assert error.value.count == 2 and root.listdir("/doomed") == ["sub"]
     heard = []
+    with pytest.raises(ubtrfs.TransferError) as error:
+        root.remove_tree("/doomed", progress=heard.append)
+    assert [of.path for of in error.value.problems] == ["/doomed/sub", "/doomed"]
+    assert [(of.event, of.path) for of in heard] == [
+        ("removed", "/doomed/dir"),
+        ("problem", "/doomed/sub"),
+        ("problem", "/doomed"),
+    ]
+    assert [of.message for of in heard[1:]] == [of.message for of in error.value.problems]
+    assert error.value.count == 2 and root.listdir("/doomed") == ["sub"]
+    heard.clear()
     root.remove_tree("/doomed", enter_subvolumes=True, progress=heard.append)
     assert [of.path for of in heard] == ["/doomed/sub", "/doomed"]
     assert not root.exists("/doomed")

@@ -34,8 +34,8 @@ pub use format::{
 };
 pub use receive::{
     CloneSource, CommandError, CommandFault, Device, EncodedExtent, EncodedFault, NewFile,
-    PathCache, PathFault, ReceiveError, ReceiveFault, ReceiveObserver, ReceiveOptions, Receiver,
-    Sent, SetAttributes, Target, TargetError, TreePath, VolumeTarget, Watcher, find_sent,
+    PathCache, PathFault, ReceiveError, ReceiveFault, ReceiveOptions, Receiver, Sent,
+    SetAttributes, Target, TargetError, TreePath, VolumeTarget, Watcher, find_sent,
 };
 pub use send::{CommandSink, CorruptFile, SendError, SendOptions, Sender};
 pub use write_behind::{WriteBehind, write_behind};

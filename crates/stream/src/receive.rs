@@ -29,8 +29,10 @@ pub use target::{
 };
 pub use volume::{VolumeTarget, Watcher};
 
+use ubtrfs_device::progress::{Event, LocalTime, Problem, Progress, StreamCommand, Watch};
 use ubtrfs_format::item::FileKind;
 
+use crate::dump::CommandLines;
 use crate::format::{Command, CommandKind, StreamReader};
 use deferred::Deferred;
 use encoded::Decoder;
@@ -56,27 +58,6 @@ impl Default for ReceiveOptions {
     }
 }
 
-/// Receives progress events.
-pub trait ReceiveObserver {
-    /// Runs before each command. `subvolume` is the command's subvolume.
-    fn begin(&mut self, _subvolume: &[u8], _command: &Command<'_>) {}
-    /// Runs after each command; `bytes` is its size in the stream.
-    fn advanced(&mut self, _bytes: u64) {}
-    /// Returns whether to stop before the next command.
-    fn is_cancelled(&mut self) -> bool {
-        false
-    }
-    /// Runs after a failed command, if receiving continues.
-    fn failed(&mut self, _error: CommandError) {}
-    /// Runs after a subvolume was received completely and made read-only.
-    fn finished(&mut self, _subvolume: &[u8]) {}
-    /// Runs for a subvolume with failed commands. It stays as it is, and writable.
-    fn unfinished(&mut self, _subvolume: &[u8]) {}
-}
-
-/// An observer that ignores all events.
-impl ReceiveObserver for () {}
-
 /// The subvolume being received.
 #[derive(Debug)]
 struct Current {
@@ -91,7 +72,7 @@ struct Current {
 /// Executes the commands of streams.
 pub struct Receiver<'a> {
     target: &'a mut dyn Target,
-    observer: &'a mut dyn ReceiveObserver,
+    watch: Watch<'a>,
     options: ReceiveOptions,
     current: Option<Current>,
     decoder: Decoder,
@@ -117,12 +98,12 @@ impl std::fmt::Debug for Receiver<'_> {
 impl<'a> Receiver<'a> {
     pub fn new(
         target: &'a mut dyn Target,
-        observer: &'a mut dyn ReceiveObserver,
+        progress: &'a mut dyn Progress,
         options: ReceiveOptions,
     ) -> Receiver<'a> {
         Receiver {
             target,
-            observer,
+            watch: Watch::new(progress),
             options,
             current: None,
             decoder: Decoder::default(),
@@ -148,12 +129,11 @@ impl<'a> Receiver<'a> {
         &mut self,
         stream: &mut StreamReader<R>,
     ) -> Result<(), ReceiveFault> {
+        // An observer that cancels at once prevents the first command.
+        self.watch.advance(0)?;
         let mut failed = 0;
         let mut offset = stream.offset();
-        let ended = loop {
-            if self.observer.is_cancelled() {
-                break Err(ReceiveFault::Cancelled);
-            }
+        let ended: Result<(), ReceiveFault> = loop {
             let command = match stream.next_command() {
                 Ok(Some(command)) => command,
                 Ok(None) => break Ok(()),
@@ -164,7 +144,9 @@ impl<'a> Receiver<'a> {
                 self.do_one(&command, offset, &mut failed)?;
             }
             let end = stream.offset();
-            self.observer.advanced(end - offset);
+            if let Err(cancelled) = self.watch.advance(end - offset) {
+                break Err(cancelled.into());
+            }
             offset = end;
         };
         self.run_deferred(&mut failed)?;
@@ -223,7 +205,25 @@ impl<'a> Receiver<'a> {
         if is_final || *failed == self.options.max_errors {
             return Err(Box::new(error).into());
         }
-        self.observer.failed(error);
-        Ok(())
+        let begins = matches!(error.command, CommandKind::Subvol | CommandKind::Snapshot);
+        let path = match (&self.current, &error.path) {
+            (Some(current), Some(path)) if !begins => [&*current.name, b"/", path].concat(),
+            (_, Some(path)) => path.clone(),
+            (Some(current), None) => current.name.clone(),
+            (None, None) => Vec::new(),
+        };
+        let problem = Problem::new(&path, &error, error.errno()).at_offset(error.offset);
+        Ok(self.watch.problem(&problem)?)
     }
+}
+
+/// Reports a command before its execution. If the observer cancels here, the command is still executed.
+fn report(watch: &mut Watch<'_>, subvolume: &[u8], command: &Command<'_>) {
+    let text = |local_time: LocalTime<'_>| {
+        let mut lines = CommandLines::within(subvolume, local_time);
+        lines.line_of(command).trim_end_matches('\n').to_owned()
+    };
+    let name = command.kind().map_or("unknown", |kind| kind.name());
+    let command = StreamCommand::new(name, subvolume, command.path(), &text);
+    let _ = watch.report(&Event::Command(command));
 }

@@ -5,7 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_check::{CheckObserver as Observer, CheckOptions, Issue, Phase, Progress, Report};
+use ubtrfs_check::{CheckOptions, Issue, Report};
+use ubtrfs_device::progress::Progress;
 use ubtrfs_device::{BlockDevice, Holder, Pool};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::uuid::Uuid;
@@ -181,97 +182,6 @@ impl fmt::Display for CheckIssue {
     }
 }
 
-/// The progress of a check. [`OpenCheck`] has an example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CheckProgress {
-    /// The number of the phase, from 1.
-    pub phase: usize,
-    /// The number of phases.
-    pub phases: usize,
-    /// The subject of the phase, for display.
-    pub subject: &'static str,
-    /// The number of tree blocks read so far, in all phases.
-    pub blocks: u64,
-    /// The number of issues found so far.
-    pub issues: u64,
-}
-
-impl CheckProgress {
-    fn of(progress: &Progress) -> CheckProgress {
-        CheckProgress {
-            phase: progress.phase.number(),
-            phases: Phase::ALL.len(),
-            subject: progress.phase.subject(),
-            blocks: progress.blocks,
-            issues: progress.issues,
-        }
-    }
-}
-
-/// An observer of a check. A closure that takes the progress is also one, as in the example of [`OpenCheck`].
-///
-/// ```
-/// use std::io::ErrorKind;
-/// use std::time::{Duration, Instant};
-/// use ubtrfs::{CheckObserver, Checker, Volume};
-///
-/// /// Ends a check that takes too long.
-/// struct Until(Instant);
-///
-/// impl CheckObserver for Until {
-///     fn is_cancelled(&mut self) -> bool {
-///         Instant::now() >= self.0
-///     }
-/// }
-///
-/// # fn main() -> Result<(), ubtrfs::Error> {
-/// # let folder = tempfile::tempdir().expect("there is room");
-/// # let path = folder.path().join("volume.img");
-/// Volume::create(&path, 1 << 30)?.close()?;
-/// let mut until = Until(Instant::now() + Duration::from_secs(3600));
-/// assert!(Checker::new().open(&[&path])?.run(&mut until)?.is_clean());
-/// until.0 = Instant::now();
-/// let cancelled = Checker::new().open(&[&path])?.run(&mut until).unwrap_err();
-/// assert_eq!(cancelled.kind(), ErrorKind::Interrupted);
-/// # Ok(())
-/// # }
-/// ```
-pub trait CheckObserver {
-    /// Receives the progress of the check: at the start of each phase, and periodically after that.
-    fn progress(&mut self, progress: &CheckProgress) {
-        let _ = progress;
-    }
-
-    /// Returns whether to cancel the check now. Called with each progress report and while data is read, so it should
-    /// be fast. The check then returns an error of kind `Interrupted`, without its results.
-    fn is_cancelled(&mut self) -> bool {
-        false
-    }
-}
-
-/// The observer that does nothing.
-impl CheckObserver for () {}
-
-impl<F: FnMut(&CheckProgress)> CheckObserver for F {
-    fn progress(&mut self, progress: &CheckProgress) {
-        self(progress);
-    }
-}
-
-/// Forwards to an observer of the program.
-struct Forwarded<'o>(&'o mut dyn CheckObserver);
-
-impl Observer for Forwarded<'_> {
-    fn progress(&mut self, progress: &Progress) {
-        self.0.progress(&CheckProgress::of(progress));
-    }
-
-    fn is_cancelled(&mut self) -> bool {
-        self.0.is_cancelled()
-    }
-}
-
 impl Checker {
     /// Creates a check of the trees, with 256 MiB of memory.
     pub fn new() -> Checker {
@@ -415,7 +325,8 @@ impl Checker {
 /// A volume that is open for a check.
 ///
 /// ```
-/// use ubtrfs::{CheckProgress, Checker, Volume};
+/// use std::ops::ControlFlow;
+/// use ubtrfs::{Checker, Event, Volume};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// # let folder = tempfile::tempdir().expect("there is room");
@@ -427,8 +338,11 @@ impl Checker {
 /// assert_eq!(check.uuid(), uuid);
 /// assert!(check.holders().is_empty(), "it may be mounted");
 /// let mut phases = Vec::new();
-/// let report = check.run(&mut |progress: &CheckProgress| {
-///     phases.push(format!("{}/{} {}", progress.phase, progress.phases, progress.subject));
+/// let report = check.run(&mut |event: &Event<'_>| {
+///     if let Event::Phase(at) = event {
+///         phases.push(format!("{}/{} {}", at.phase, at.phases, at.subject));
+///     }
+///     ControlFlow::Continue(())
 /// })?;
 /// assert!(report.is_clean());
 /// assert_eq!(phases[0], "1/8 superblocks");
@@ -457,14 +371,13 @@ impl OpenCheck {
             .collect()
     }
 
-    /// Runs the check, and reports the progress to an observer.
+    /// Runs the check, and reports its phases to `progress`.
     ///
     /// # Errors
     ///
-    /// As [`Checker::check`]; the observer cancelled it (`Interrupted`).
-    pub fn run(self, observer: &mut dyn CheckObserver) -> Result<CheckReport> {
-        let mut forwarded = Forwarded(observer);
-        let report = ubtrfs_check::check_pool(self.pool, &self.options, &mut forwarded);
+    /// As [`Checker::check`]; `progress` cancelled it (`Interrupted`), and there are no results.
+    pub fn run(self, progress: &mut dyn Progress) -> Result<CheckReport> {
+        let report = ubtrfs_check::check_pool(self.pool, &self.options, progress);
         let report = report.naming("check", &self.shown)?;
         Ok(CheckReport::of(report))
     }

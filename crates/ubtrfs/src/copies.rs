@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use ubtrfs_device::progress::Progress;
 use ubtrfs_fs::{Error as EngineError, FileId, FileKind};
 
 use crate::error::{Cause, Caused, Naming, Result};
@@ -16,7 +17,6 @@ use crate::transfer::copy::{
     Copier, CopyError, CopyOptions as CopierOptions, Destination, FromHost, FromVolume,
     HostFile as CopiedFile, Made, Reflink, Source, Sparse, ToHost, ToVolume, Top, open_directory,
 };
-use crate::transfer_observer::{Forwarded, TransferObserver};
 use crate::trees::Problems;
 
 /// Options for [`Subvolume::copy_tree_with`] and the other copies.
@@ -158,7 +158,7 @@ impl Subvolume {
         Ok(problems)
     }
 
-    /// Copies as [`Subvolume::copy_tree`], with options, and reports the progress to an observer.
+    /// Copies as [`Subvolume::copy_tree`], with options, and reports to `progress`.
     ///
     /// # Errors
     ///
@@ -168,9 +168,9 @@ impl Subvolume {
         from: impl AsRef<Path>,
         to: impl AsRef<Path>,
         options: &CopyOptions,
-        observer: &mut dyn TransferObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
-        self.copy_tree_to(from, self, to, options, observer)
+        self.copy_tree_to(from, self, to, options, progress)
     }
 
     /// Copies to a path in another subvolume, which may belong to another volume, as [`Subvolume::copy_tree_with`].
@@ -185,7 +185,7 @@ impl Subvolume {
         destination: &Subvolume,
         to: impl AsRef<Path>,
         options: &CopyOptions,
-        observer: &mut dyn TransferObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let copied = self.original(from, options).and_then(|file| {
@@ -196,7 +196,7 @@ impl Subvolume {
                 volume: &self.engine,
             };
             let place = destination.place_of_copy(to, options)?;
-            destination.copy_in(&source, &file, (from, to), place, options, observer)
+            destination.copy_in(&source, &file, (from, to), place, options, progress)
         });
         copied.naming_both("copy", from, to)
     }
@@ -257,7 +257,7 @@ impl Subvolume {
         Ok(problems)
     }
 
-    /// Copies as [`Subvolume::copy_from_host`], with options, and reports the progress to an observer.
+    /// Copies as [`Subvolume::copy_from_host`], with options, and reports to `progress`.
     ///
     /// # Errors
     ///
@@ -267,7 +267,7 @@ impl Subvolume {
         host: impl AsRef<Path>,
         to: impl AsRef<Path>,
         options: &CopyOptions,
-        observer: &mut dyn TransferObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
         let (host, to) = (host.as_ref(), to.as_ref());
         let copied = CopiedFile::open(host, options.follow)
@@ -279,7 +279,7 @@ impl Subvolume {
                 let images = self.engine.images();
                 let source = FromHost { images };
                 let place = self.place_of_copy(to, options)?;
-                self.copy_in(&source, &file, (host, to), place, options, observer)
+                self.copy_in(&source, &file, (host, to), place, options, progress)
             });
         copied.naming_both("copy", host, to)
     }
@@ -300,7 +300,7 @@ impl Subvolume {
         (from, to): (&Path, &Path),
         (dir, name): (FileId, Option<Vec<u8>>),
         options: &CopyOptions,
-        observer: &mut dyn TransferObserver,
+        progress: &mut dyn Progress,
     ) -> Caused<()> {
         let _entered = self.engine.enter();
         let destination = ToVolume::new(&self.engine, options.copier.preserve, options.umask);
@@ -312,7 +312,7 @@ impl Subvolume {
             source,
             destination,
             options,
-            observer,
+            progress,
         };
         copy.run(file, from, top, name.as_deref())
     }
@@ -330,7 +330,7 @@ impl Subvolume {
         Ok(problems)
     }
 
-    /// Copies as [`Subvolume::copy_to_host`], with options, and reports the progress to an observer.
+    /// Copies as [`Subvolume::copy_to_host`], with options, and reports to `progress`.
     ///
     /// # Errors
     ///
@@ -340,7 +340,7 @@ impl Subvolume {
         from: impl AsRef<Path>,
         host: impl AsRef<Path>,
         options: &CopyOptions,
-        observer: &mut dyn TransferObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
         let (from, host) = (from.as_ref(), host.as_ref());
         let copied = self.original(from, options).and_then(|file| {
@@ -355,7 +355,7 @@ impl Subvolume {
                 },
                 destination: ToHost::new(options.copier.preserve, self.engine.images()),
                 options,
-                observer,
+                progress,
             };
             copy.run(&file, from, top, name)
         });
@@ -383,13 +383,13 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// `from` does not exist or is not a regular file. A failure to write `file` is reported to the observer instead.
+    /// `from` does not exist or is not a regular file. A failure to write `file` is a [`Problem`](crate::Problem) instead.
     pub fn copy_to_file(
         &self,
         from: impl AsRef<Path>,
         file: HostFile,
         options: &CopyOptions,
-        observer: &mut dyn TransferObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
         let from = from.as_ref();
         let copied = self.named(from, options).and_then(|original| {
@@ -403,8 +403,7 @@ impl Subvolume {
                 volume: &self.engine,
             };
             let destination = ToHost::new(false, Vec::new());
-            let mut forwarded = Forwarded(observer);
-            let mut copier = Copier::new(&source, destination, options.copier, &mut forwarded);
+            let mut copier = Copier::new(&source, destination, options.copier, progress);
             Ok(copier.copy_into(&original, &made, from.as_os_str().as_bytes())?)
         });
         copied.naming("copy", from)
@@ -416,14 +415,13 @@ struct Copy<'a, S, D> {
     source: &'a S,
     destination: D,
     options: &'a CopyOptions,
-    observer: &'a mut dyn TransferObserver,
+    progress: &'a mut dyn Progress,
 }
 
 impl<S: Source, D: Destination> Copy<'_, S, D> {
     fn run(self, file: &S::File, from: &Path, top: Top<D::Dir>, name: Option<&[u8]>) -> Caused<()> {
-        let mut forwarded = Forwarded(self.observer);
         let options = self.options.copier;
-        let mut copier = Copier::new(self.source, self.destination, options, &mut forwarded);
+        let mut copier = Copier::new(self.source, self.destination, options, self.progress);
         let from = from.as_os_str().as_bytes();
         match name {
             Some(name) => copier.copy_as(file, top, name, from)?,

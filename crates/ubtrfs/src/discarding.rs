@@ -1,24 +1,30 @@
 //! Discarding unused space on devices.
 
-use crate::error::{Naming, Result};
+use ubtrfs_device::progress::{Cancelled, Progress, Watch};
+
+use crate::error::{Cause, Naming, Result};
 use crate::volume::Volume;
 
 /// A part of the free space, for [`Volume::trim_with`]. The default is all of it.
 ///
 /// ```
-/// use ubtrfs::{TrimOptions, Volume};
+/// use std::io::ErrorKind;
+/// use std::ops::ControlFlow;
+/// use ubtrfs::{Event, TrimOptions, Volume};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let volume = Volume::in_memory(1 << 30)?;
 /// let options = TrimOptions::new().min_bytes(1 << 20);
-/// let mut at_end = 0;
-/// let trimmed = volume.trim_with(&options, |bytes| {
-///     at_end = bytes;
-///     true
+/// let mut reported = 0;
+/// let trimmed = volume.trim_with(&options, &mut |event: &Event<'_>| {
+///     if let Event::Advance { bytes } = event {
+///         reported += bytes;
+///     }
+///     ControlFlow::Continue(())
 /// })?;
-/// assert!(at_end > 0 && at_end <= trimmed);
-/// // It ends at once.
-/// assert_eq!(volume.trim_with(&options, |_| false)?, 0);
+/// assert!(reported > 0 && reported <= trimmed);
+/// let cancel = &mut |_: &Event<'_>| ControlFlow::Break(());
+/// assert_eq!(volume.trim_with(&options, cancel).unwrap_err().kind(), ErrorKind::Interrupted);
 /// # Ok(())
 /// # }
 /// ```
@@ -109,31 +115,35 @@ impl Volume {
     /// No device supports discards (`Unsupported`); the errors of [`Volume::sync`].
     pub fn trim(&self) -> Result<u64> {
         let sector = u64::from(self.engine().superblock().sectorsize.get());
-        self.trim_with(&TrimOptions::new().min_bytes(sector), |_| true)
+        self.trim_with(&TrimOptions::new().min_bytes(sector), &mut ())
     }
 
     /// Discards a part of the unused space, as [`Volume::trim`]. [`TrimOptions`] has an example.
     ///
-    /// `goes_on` is called with the number of bytes so far before each region, and ends the trim by returning false. No
-    /// operation and no group waits for it.
+    /// The discarded bytes are reported to `progress` before each region. No operation and no group waits for it.
     ///
     /// # Errors
     ///
     /// As [`Volume::trim`]. The range is shorter than a sector, or beyond all addresses (`InvalidInput`). The first
-    /// error of a device, after everything else was trimmed.
-    pub fn trim_with(
-        &self,
-        options: &TrimOptions,
-        mut goes_on: impl FnMut(u64) -> bool,
-    ) -> Result<u64> {
+    /// error of a device, after everything else was trimmed. `progress` cancelled it (`Interrupted`).
+    pub fn trim_with(&self, options: &TrimOptions, progress: &mut dyn Progress) -> Result<u64> {
         let engine = self.engine();
         let before = engine.discard_stats().trim_bytes;
         let len = options.len.unwrap_or(u64::MAX);
+        let mut watch = Watch::new(progress);
+        let mut reported = 0;
         let mut goes_on = || {
-            let trimmed = engine.discard_stats().trim_bytes;
-            goes_on(trimmed.saturating_sub(before))
+            let trimmed = engine.discard_stats().trim_bytes.saturating_sub(before);
+            let bytes = trimmed - reported;
+            reported = trimmed;
+            watch.advance(bytes).is_ok()
         };
         let trimmed = engine.trim(options.start, len, options.min_bytes, &mut goes_on);
+        let trimmed = if watch.is_cancelled() {
+            Err(Cancelled.into())
+        } else {
+            trimmed.map_err(Cause::from)
+        };
         trimmed.naming_alone("trim the volume")
     }
 

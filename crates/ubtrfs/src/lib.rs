@@ -34,6 +34,7 @@
 //! - [`scan`]: the volumes on devices, in images and in folders
 //! - [`Checker`]: consistency checks
 //! - [`Mkfs`]: new volumes with a chosen identity and initial contents
+//! - [`Progress`]: the progress of long operations, and their cancellation
 //! - [`Error`]: the operation, its paths, and the [`std::io::ErrorKind`] that `std::fs` has for the same failure
 //!
 //! # Durability
@@ -55,6 +56,7 @@ mod caller;
 mod changes;
 mod checking;
 mod copies;
+mod damage;
 mod dir;
 mod dir_builder;
 mod discarding;
@@ -82,7 +84,6 @@ mod sibling_devices;
 mod snapshot;
 mod subvolume;
 mod transfer;
-mod transfer_observer;
 mod trees;
 mod volume;
 mod walk;
@@ -90,10 +91,7 @@ mod walk_dirs;
 
 pub use caller::Caller;
 pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, XattrChangeKind};
-pub use checking::{
-    CheckFigures, CheckIssue, CheckObserver, CheckProgress, CheckReport, Checker, OpenCheck,
-    Severity,
-};
+pub use checking::{CheckFigures, CheckIssue, CheckReport, Checker, OpenCheck, Severity};
 pub use copies::CopyOptions;
 pub use dir::{Dir, SubvolumePlace};
 pub use dir_builder::DirBuilder;
@@ -110,9 +108,9 @@ pub use mkfs::{FilledContents, MadeVolume, Mkfs, PlannedVolume};
 pub use mkfs_options::{CsumType, Feature, FeatureSet, Geometry, MkfsOptions};
 pub use new_extents::{NewExtent, NewExtents};
 pub use read_dir::{DirEntry, ReadDir};
-pub use receiving::{ReceiveObserver, ReceiveOptions, StreamCommand, StreamDump};
+pub use receiving::{ReceiveOptions, StreamDump};
 pub use reexports::*;
-pub use removal::{RemovalObserver, RemoveOptions};
+pub use removal::RemoveOptions;
 pub use report::{
     BlockGroupKind, BlockGroupSpace, DeviceAllocation, DeviceErrors, DeviceInfo, Space, Statistics,
     SubvolumeQuota,
@@ -122,8 +120,7 @@ pub use sibling_devices::sibling_devices;
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
 pub use transfer::copy::{Reflink, Sparse};
-pub use transfer_observer::{TransferObserver, TransferProblem};
-pub use trees::{ImportOptions, Problem, Problems};
+pub use trees::{ImportOptions, Problems};
 pub use volume::{Builder, ClearedLog, Volume};
 pub use walk::{Walk, WalkOptions};
 pub use walk_dirs::{ListedDir, WalkDirs};

@@ -5,11 +5,13 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use ubtrfs_device::progress::{Event, Progress};
 use ubtrfs_device::{BlockDevice, memory_limit};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::compress::Compression;
@@ -17,8 +19,8 @@ use ubtrfs_format::item::{InodeFlags, Timespec};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fs::{Compress, FileTime};
 use ubtrfs_mkfs::{
-    ArchiveReader, FillObserver, FillOptions, FilledVolume, FlagsRequest, Growth, Identity, Input,
-    LeftOutAcls, MkfsError, Plan, Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,
+    ArchiveReader, FillOptions, FilledVolume, FlagsRequest, Growth, Identity, Input, LeftOutAcls,
+    MkfsError, Plan, Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,
 };
 use ubtrfs_spill::ScratchDir;
 
@@ -65,7 +67,7 @@ pub struct Mkfs {
     size: Size,
     reflink: bool,
     scratch_dir: Option<PathBuf>,
-    observer: Option<SharedObserver>,
+    progress: Option<SharedProgress>,
 }
 
 /// The directory of kernels, which boot loaders read.
@@ -73,31 +75,18 @@ const BOOT: &str = "boot";
 
 /// The observer of a fill. Other threads may lock it between two calls.
 #[derive(Clone)]
-struct SharedObserver(Arc<Mutex<dyn FillObserver + Send>>);
+struct SharedProgress(Arc<Mutex<dyn Progress + Send>>);
 
-impl fmt::Debug for SharedObserver {
+impl fmt::Debug for SharedProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedObserver").finish_non_exhaustive()
+        f.debug_struct("SharedProgress").finish_non_exhaustive()
     }
 }
 
-impl SharedObserver {
-    fn lock(&self) -> MutexGuard<'_, dyn FillObserver + Send + 'static> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl FillObserver for SharedObserver {
-    fn begin(&mut self, path: &Path) {
-        self.lock().begin(path);
-    }
-
-    fn transferred(&mut self, len_bytes: u64) {
-        self.lock().transferred(len_bytes);
-    }
-
-    fn is_cancelled(&mut self) -> bool {
-        self.lock().is_cancelled()
+impl Progress for SharedProgress {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        let mut progress = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.event(event)
     }
 }
 
@@ -363,10 +352,11 @@ impl Mkfs {
         self
     }
 
-    /// Sets an observer of the fill, which receives the progress and can cancel it. [`FillObserver`] has an example.
+    /// Sets the observer of the fill. Each file and its data are reported, also while the trees are built: then with 0
+    /// bytes. [`Progress`] has an example.
     #[must_use]
-    pub fn observe(mut self, observer: Arc<Mutex<dyn FillObserver + Send>>) -> Mkfs {
-        self.observer = Some(SharedObserver(observer));
+    pub fn observe(mut self, progress: Arc<Mutex<dyn Progress + Send>>) -> Mkfs {
+        self.progress = Some(SharedProgress(progress));
         self
     }
 
@@ -407,9 +397,10 @@ impl Mkfs {
         devices: &[(&Path, &dyn BlockDevice)],
     ) -> Caused<()> {
         let planned = self.planned(device_bytes)?;
-        let mut observer = self.observer.clone();
-        let observer = observer.as_mut().map(|of| of as &mut dyn FillObserver);
-        planned.written(devices, observer)?;
+        match self.progress.clone() {
+            Some(mut progress) => planned.written(devices, &mut progress)?,
+            None => planned.written(devices, &mut ())?,
+        };
         Ok(())
     }
 
@@ -547,13 +538,13 @@ impl PlannedVolume {
     ///
     /// After an error of the last three kinds, the devices contain no volume, or all of their old contents.
     pub fn write(self, devices: &[(&Path, &dyn BlockDevice)]) -> Result<MadeVolume> {
-        let mut observer = self.mkfs.observer.clone();
-        let observer = observer.as_mut().map(|of| of as &mut dyn FillObserver);
-        let written = self.written(devices, observer);
-        written.naming_alone("make a volume")
+        match self.mkfs.progress.clone() {
+            Some(mut progress) => self.write_with(devices, &mut progress),
+            None => self.write_with(devices, &mut ()),
+        }
     }
 
-    /// Writes the volume as [`PlannedVolume::write`], and reports the progress of the fill to this observer.
+    /// Writes the volume as [`PlannedVolume::write`], and reports the fill to `progress` instead.
     ///
     /// # Errors
     ///
@@ -561,16 +552,16 @@ impl PlannedVolume {
     pub fn write_with(
         self,
         devices: &[(&Path, &dyn BlockDevice)],
-        observer: &mut dyn FillObserver,
+        progress: &mut dyn Progress,
     ) -> Result<MadeVolume> {
-        let written = self.written(devices, Some(observer));
+        let written = self.written(devices, progress);
         written.naming_alone("make a volume")
     }
 
     fn written(
         self,
         devices: &[(&Path, &dyn BlockDevice)],
-        observer: Option<&mut dyn FillObserver>,
+        progress: &mut dyn Progress,
     ) -> Caused<MadeVolume> {
         let PlannedVolume {
             mkfs,
@@ -595,7 +586,7 @@ impl PlannedVolume {
                 let options = mkfs.fill_options(devices.iter().map(|(path, _)| *path));
                 let sized: Vec<_> = bare.zip(device_bytes).collect();
                 let lower = mkfs.options.to_lower();
-                let filled = fill(&lower, &identity, &sized, input, &options, observer)?;
+                let filled = fill(&lower, &identity, &sized, input, &options, progress)?;
                 let FilledVolume {
                     geometry,
                     layout,

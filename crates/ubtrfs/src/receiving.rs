@@ -2,44 +2,27 @@
 //!
 //! Not here: sending (`snapshot`).
 
-use std::ffi::OsStr;
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use ubtrfs_device::progress::{Event, Progress};
 use ubtrfs_stream::{
-    Command, CommandError, CommandLines, Fault, ReceiveObserver as Observer, Receiver, StreamError,
-    StreamReader, Target, VolumeTarget, Watcher,
+    CommandLines, Fault, Receiver, StreamError, StreamReader, Target, VolumeTarget, Watcher,
 };
 
 use crate::dir::Dir;
-use crate::error::{Caused, Error, Naming, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{Caused, Naming, Result};
 use crate::subvolume::Subvolume;
 
 /// Options for receiving a stream.
 ///
 /// ```
-/// use std::path::Path;
-/// use ubtrfs::{Access, ReceiveObserver, ReceiveOptions, Snapshot, StreamCommand, Volume};
-///
-/// /// Names each subvolume when it is begun, and counts the bytes.
-/// #[derive(Default)]
-/// struct Progress {
-///     begun: Vec<String>,
-///     bytes: u64,
-/// }
-///
-/// impl ReceiveObserver for Progress {
-///     fn begin(&mut self, command: &StreamCommand<'_>) {
-///         if matches!(command.name(), "subvol" | "snapshot") {
-///             self.begun.push(command.subvolume().display().to_string());
-///         }
-///     }
-///     fn advanced(&mut self, bytes: u64) {
-///         self.bytes += bytes;
-///     }
-/// }
+/// use std::ops::ControlFlow;
+/// use ubtrfs::{Access, Event, ReceiveOptions, Snapshot, Volume};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let volume = Volume::in_memory(256 << 20)?;
@@ -49,11 +32,22 @@ use crate::subvolume::Subvolume;
 ///     Snapshot::open(&snapshot)?.send(&mut streams)?;
 /// }
 /// let backup = Volume::in_memory(256 << 20)?;
-/// let mut progress = Progress::default();
+/// // Names each subvolume when it is begun, and counts the bytes.
+/// let (mut begun, mut received) = (Vec::new(), 0);
+/// let mut progress = |event: &Event<'_>| {
+///     match event {
+///         Event::Command(command) if matches!(command.name(), "subvol" | "snapshot") => {
+///             begun.push(command.subvolume().display().to_string());
+///         }
+///         Event::Advance { bytes } => received += bytes,
+///         _ => {}
+///     }
+///     ControlFlow::Continue(())
+/// };
 /// let options = ReceiveOptions::new().all_streams(true);
 /// backup.root().receive_with("/", &streams[..], &options, &mut progress)?;
-/// assert_eq!(progress.begun, ["one", "two"]);
-/// assert!(progress.bytes > 0);
+/// assert_eq!(begun, ["one", "two"]);
+/// assert!(received > 0);
 /// # Ok(())
 /// # }
 /// ```
@@ -112,9 +106,9 @@ impl ReceiveOptions {
         &self,
         target: &mut dyn Target,
         stream: impl Read,
-        observer: &mut dyn ReceiveObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
-        let received = self.receive(target, stream, observer);
+        let received = self.receive(target, stream, progress);
         received.naming_alone("receive")
     }
 
@@ -122,9 +116,8 @@ impl ReceiveOptions {
         &self,
         target: &mut dyn Target,
         mut stream: impl Read,
-        observer: &mut dyn ReceiveObserver,
+        progress: &mut dyn Progress,
     ) -> Caused<()> {
-        let mut observer = Forwarded(observer);
         let mut is_first = true;
         loop {
             let mut reader = match StreamReader::open(&mut stream) {
@@ -136,7 +129,7 @@ impl ReceiveOptions {
                 Err(error) => return Err(error.into()),
             };
             is_first = false;
-            Receiver::new(target, &mut observer, self.options).receive(&mut reader)?;
+            Receiver::new(target, progress, self.options).receive(&mut reader)?;
             if !self.all_streams {
                 return Ok(());
             }
@@ -144,116 +137,19 @@ impl ReceiveOptions {
     }
 }
 
-/// An observer of receiving. [`ReceiveOptions`] has an example.
-///
-/// A group waits until everything is received, and changes by other threads wait for the group. An observer must not
-/// wait for either.
-pub trait ReceiveObserver {
-    /// Receives each command before it is executed.
-    fn begin(&mut self, _command: &StreamCommand<'_>) {}
-
-    /// Receives the length in the stream of each finished command.
-    fn advanced(&mut self, _bytes: u64) {}
-
-    /// Returns whether to cancel the call now. Called before each command, so it should be fast. The call then returns
-    /// an error of kind `Interrupted`, and [`Error::unfinished`] has the incomplete subvolume.
-    fn is_cancelled(&mut self) -> bool {
-        false
-    }
-
-    /// Receives the error of a failed command, if the call continues. [`Error::stream_offset`] has its offset.
-    fn failed(&mut self, _error: Error) {}
-
-    /// Receives the name of each subvolume that is complete and read-only.
-    fn finished(&mut self, _subvolume: &Path) {}
-
-    /// Receives the name of each subvolume with failed commands. It is kept as it is, and writable.
-    fn unfinished(&mut self, _subvolume: &Path) {}
-}
-
-/// The observer that does nothing.
-impl ReceiveObserver for () {}
-
-/// Forwards the events of a receiver.
-struct Forwarded<'o>(&'o mut dyn ReceiveObserver);
-
-impl Observer for Forwarded<'_> {
-    fn begin(&mut self, subvolume: &[u8], command: &Command<'_>) {
-        self.0.begin(&StreamCommand { subvolume, command });
-    }
-
-    fn advanced(&mut self, bytes: u64) {
-        self.0.advanced(bytes);
-    }
-
-    fn is_cancelled(&mut self) -> bool {
-        self.0.is_cancelled()
-    }
-
-    fn failed(&mut self, error: CommandError) {
-        let failed = Err::<(), _>(Box::new(error));
-        if let Err(error) = failed.naming_alone("receive") {
-            self.0.failed(error);
-        }
-    }
-
-    fn finished(&mut self, subvolume: &[u8]) {
-        self.0.finished(path_of(subvolume));
-    }
-
-    fn unfinished(&mut self, subvolume: &[u8]) {
-        self.0.unfinished(path_of(subvolume));
-    }
-}
-
 /// Collects the names of the subvolumes that a stream creates.
 struct Names(Vec<PathBuf>);
 
-impl ReceiveObserver for Names {
-    fn finished(&mut self, subvolume: &Path) {
-        self.0.push(subvolume.to_owned());
-    }
-}
-
-/// A command of a stream that is being received. [`ReceiveOptions`] has an example.
-#[derive(Clone, Copy)]
-pub struct StreamCommand<'a> {
-    subvolume: &'a [u8],
-    command: &'a Command<'a>,
-}
-
-impl StreamCommand<'_> {
-    /// Returns the name of the command, as in `btrfs receive --dump`. "subvol" and "snapshot" begin a subvolume,
-    /// "write", "`encoded_write`" and "clone" fill a file.
-    pub fn name(&self) -> &'static str {
-        self.command.kind().map_or("unknown", |kind| kind.name())
-    }
-
-    /// Returns the name of the subvolume of the command.
-    pub fn subvolume(&self) -> &Path {
-        path_of(self.subvolume)
-    }
-
-    /// Returns the path of the file of the command, from the root of the subvolume. For a command that begins a
-    /// subvolume, it is the subvolume's name.
-    pub fn path(&self) -> Option<&Path> {
-        self.command.path().map(path_of)
-    }
-
-    /// Formats the command like [`StreamDump`]. `local_time` formats seconds since 1970.
-    pub fn text<T: Display>(&self, local_time: impl Fn(i64) -> T) -> String {
-        let mut lines = CommandLines::within(self.subvolume, local_time);
-        lines.line_of(self.command).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for StreamCommand<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamCommand")
-            .field("name", &self.name())
-            .field("subvolume", &self.subvolume())
-            .field("path", &self.path())
-            .finish()
+impl Progress for Names {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Finished {
+                path,
+                is_complete: true,
+            } => self.0.push(path.to_path_buf()),
+            _ => {}
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -325,10 +221,6 @@ impl<R: Read, T: Display, F: Fn(i64) -> T> Iterator for StreamDump<R, F> {
     }
 }
 
-fn path_of(bytes: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(bytes))
-}
-
 impl Subvolume {
     /// Creates the subvolumes of a stream of [`Snapshot::send`](crate::Snapshot::send) or `btrfs send` in a directory.
     /// Returns their names. A difference requires its parent snapshot, received or original, unchanged.
@@ -351,23 +243,23 @@ impl Subvolume {
         Ok(names.0)
     }
 
-    /// Creates the subvolumes of streams in a directory, with options, and reports the progress to an observer.
+    /// Creates the subvolumes of streams in a directory, with options, and reports to `progress`.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::receive`]. If several commands fail, the observer receives each error. The observer cancelled
-    /// the call (`Interrupted`).
+    /// As [`Subvolume::receive`]. A failed command after which the call continues is a [`Problem`](crate::Problem).
+    /// If `progress` cancels the call (`Interrupted`), [`Error::unfinished`] has the incomplete subvolume.
     pub fn receive_with(
         &self,
         dir: impl AsRef<Path>,
         stream: impl Read,
         options: &ReceiveOptions,
-        observer: &mut dyn ReceiveObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
         let path = dir.as_ref();
         let dir = self.resolve(path).and_then(|id| Dir::of(self, id, path));
         let dir = dir.naming("receive to", path)?;
-        dir.receive_with(stream, options, observer)
+        dir.receive_with(stream, options, progress)
     }
 }
 
@@ -412,9 +304,9 @@ impl Dir {
         &self,
         stream: impl Read,
         options: &ReceiveOptions,
-        observer: &mut dyn ReceiveObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
-        self.receive_watched(stream, options, observer, None)
+        self.receive_watched(stream, options, progress, None)
     }
 
     /// Receives as [`Dir::receive_with`], and reports changes to the watcher. The server of a mount uses a watcher for
@@ -428,7 +320,7 @@ impl Dir {
         &self,
         stream: impl Read,
         options: &ReceiveOptions,
-        observer: &mut dyn ReceiveObserver,
+        progress: &mut dyn Progress,
         watcher: Option<Box<dyn Watcher>>,
     ) -> Result<()> {
         let _entered = self.engine.enter();
@@ -442,7 +334,7 @@ impl Dir {
             {
                 target = target.for_caller(rights.caller, self.top);
             }
-            options.receive(&mut target, stream, observer)
+            options.receive(&mut target, stream, progress)
         });
         received.naming("receive to", &self.path)
     }

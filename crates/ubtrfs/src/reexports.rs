@@ -93,7 +93,7 @@ pub use ubtrfs_mkfs::LeftOutAcls;
 /// let data = volume.root().snapshot("/", "/data", Access::ReadOnly)?;
 /// let mut stream = Vec::new();
 /// let options = SendOptions::new().version(StreamVersion::V2);
-/// Snapshot::open(&data)?.send_with(&options, &mut stream)?;
+/// Snapshot::open(&data)?.send_with(&options, &mut stream, &mut ())?;
 /// assert_eq!(stream[..17], *b"btrfs-stream\0\x02\0\0\0");
 /// # Ok(())
 /// # }
@@ -231,49 +231,101 @@ pub use ubtrfs_device::memory_limit;
 /// ```
 pub use ubtrfs_device::Holder;
 
-/// An observer of filling a new volume, for [`Mkfs::observe`](crate::Mkfs::observe).
+/// An observer of a long operation, which receives its [events](Event) and can cancel it. Long operations are copies,
+/// archives, removals, sent and received streams, checks, trims, and filling a new volume.
+///
+/// A closure that takes an [`Event`] is an observer, `()` ignores all events, and [`Problems`](crate::Problems)
+/// collects the files that failed.
+///
+/// A group waits for the operation, and changes by other threads wait for the group. An observer must not wait for
+/// either.
 ///
 /// ```
 /// use std::io::ErrorKind;
-/// use std::path::{Path, PathBuf};
+/// use std::ops::ControlFlow;
+/// use std::path::PathBuf;
 /// use std::sync::{Arc, Mutex};
-/// use ubtrfs::{FillObserver, Mkfs, MkfsOptions, Volume};
+/// use ubtrfs::{Event, Mkfs, MkfsOptions, Progress, Volume};
 ///
 /// #[derive(Default)]
-/// struct Progress {
+/// struct Seen {
 ///     files: Vec<PathBuf>,
 ///     bytes: u64,
-///     is_ended: bool,
+///     is_cancelled: bool,
 /// }
 ///
-/// impl FillObserver for Progress {
-///     fn begin(&mut self, path: &Path) {
-///         self.files.push(path.to_owned());
-///     }
-///     fn transferred(&mut self, len_bytes: u64) {
-///         self.bytes += len_bytes;
-///     }
-///     fn is_cancelled(&mut self) -> bool {
-///         self.is_ended
+/// impl Progress for Seen {
+///     fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+///         match event {
+///             Event::Begin { path } => self.files.push(path.to_path_buf()),
+///             Event::Advance { bytes } => self.bytes += bytes,
+///             _ => {}
+///         }
+///         if self.is_cancelled {
+///             ControlFlow::Break(())
+///         } else {
+///             ControlFlow::Continue(())
+///         }
 ///     }
 /// }
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let host = tempfile::tempdir()?;
 /// # std::fs::write(host.path().join("file"), vec![7; 1 << 20])?;
-/// let progress = Arc::new(Mutex::new(Progress::default()));
-/// let mkfs = Mkfs::new(MkfsOptions::default())
-///     .fill_from(host.path())
-///     .observe(progress.clone());
+/// let seen = Arc::new(Mutex::new(Seen::default()));
+/// let mkfs = Mkfs::new(MkfsOptions::default()).fill_from(host.path()).observe(seen.clone());
 /// Volume::builder().mkfs(mkfs.clone()).in_memory(256 << 20)?;
-/// let mut heard = progress.lock().unwrap();
-/// assert_eq!((heard.bytes, &*heard.files), (1 << 20, &[PathBuf::new(), "file".into()][..]));
-/// heard.is_ended = true;
-/// drop(heard);
+/// let mut so_far = seen.lock().unwrap();
+/// assert_eq!((so_far.bytes, &*so_far.files), (1 << 20, &[PathBuf::new(), "file".into()][..]));
+/// so_far.is_cancelled = true;
+/// drop(so_far);
 ///
-/// let ended = Volume::builder().mkfs(mkfs).in_memory(256 << 20).unwrap_err();
-/// assert_eq!(ended.kind(), ErrorKind::Interrupted);
+/// let cancelled = Volume::builder().mkfs(mkfs).in_memory(256 << 20).unwrap_err();
+/// assert_eq!(cancelled.kind(), ErrorKind::Interrupted);
 /// # Ok(())
 /// # }
 /// ```
-pub use ubtrfs_mkfs::FillObserver;
+pub use ubtrfs_device::progress::Progress;
+
+/// An event of a long operation, for [`Progress`].
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use ubtrfs::{Event, FileFlags, RemoveOptions, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.create_dir("/dir")?;
+/// root.write("/dir/file", b"content")?;
+/// root.write("/dir/kept", b"content")?;
+/// root.set_flags("/dir/kept", FileFlags { immutable: true, ..FileFlags::default() })?;
+/// let mut lines = Vec::new();
+/// root.remove_tree_with("/dir", &RemoveOptions::new(), &mut |event: &Event<'_>| {
+///     match event {
+///         Event::Removed { path, .. } => lines.push(format!("removed {}", path.display())),
+///         Event::Problem(problem) => lines.push(format!("kept {}", problem.path.display())),
+///         _ => {}
+///     }
+///     ControlFlow::Continue(())
+/// })?;
+/// assert_eq!(lines, ["removed /dir/file", "kept /dir/kept", "kept /dir"]);
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_device::progress::Event;
+
+/// The consequence of a [`Problem`]. [`Problems`](crate::Problems) has an example.
+pub use ubtrfs_device::progress::Effect;
+
+/// A file or command that failed during an operation. [`Problems`](crate::Problems) has an example.
+pub use ubtrfs_device::progress::Problem;
+
+/// The phase of a check, with the totals since its start. [`OpenCheck`](crate::OpenCheck) has an example.
+pub use ubtrfs_device::progress::PhaseProgress;
+
+/// A command of a stream that is being received. [`ReceiveOptions`](crate::ReceiveOptions) has an example.
+pub use ubtrfs_device::progress::StreamCommand;
+
+/// The kind of a file in an [`Event`], as in a directory entry.
+pub use ubtrfs_format::item::FileKind;

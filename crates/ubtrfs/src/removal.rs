@@ -10,92 +10,24 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use ubtrfs_device::progress::{Problem, Progress, Watch};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_fs::{CorruptItem, FileId, FileKind};
 use ubtrfs_fs::{Error as EngineError, Volume as Engine};
 
 use crate::error::{Cause, Caused, Error, Naming, Result};
-use crate::metadata::FileType;
 use crate::subvolume::Subvolume;
-use crate::transfer::removal::{Removal, RemovalObserver as Observer, RemovalProblem, Subvolumes};
+use crate::transfer::removal::{Removal, RemovalProblem, Subvolumes};
 use crate::transfer::walk::{Entry, Refused};
 
 #[cfg(test)]
 mod tests;
 
-/// An observer of [`Subvolume::remove_tree_with`].
-///
-/// ```
-/// use std::path::{Path, PathBuf};
-/// use ubtrfs::{Error, FileFlags, FileType, RemovalObserver, RemoveOptions, Volume};
-///
-/// #[derive(Default)]
-/// struct Progress {
-///     files: u64,
-///     kept: Vec<PathBuf>,
-/// }
-///
-/// impl RemovalObserver for Progress {
-///     fn removed(&mut self, _: &Path, _: FileType) {
-///         self.files += 1;
-///     }
-///     fn failed(&mut self, path: &Path, _: Error) -> Result<(), Error> {
-///         self.kept.push(path.to_owned());
-///         Ok(())
-///     }
-/// }
-///
-/// # fn main() -> Result<(), ubtrfs::Error> {
-/// let volume = Volume::in_memory(256 << 20)?;
-/// let root = volume.root();
-/// root.create_dir("/dir")?;
-/// root.write("/dir/file", b"content")?;
-/// root.write("/dir/kept", b"content")?;
-/// root.set_flags("/dir/kept", FileFlags { immutable: true, ..FileFlags::default() })?;
-/// let mut progress = Progress::default();
-/// root.remove_tree_with("/dir", &RemoveOptions::new(), &mut progress)?;
-/// assert_eq!(progress.files, 1);
-/// assert_eq!(progress.kept, ["/dir/kept", "/dir"].map(Path::new));
-/// # Ok(())
-/// # }
-/// ```
-///
-/// A group waits for the removal, and changes by other threads wait for the group. An observer must not wait for
-/// either.
-pub trait RemovalObserver {
-    /// Receives each file after its removal.
-    fn removed(&mut self, path: &Path, file_type: FileType) {
-        let _ = (path, file_type);
-    }
-
-    /// Returns whether to cancel the removal now. Called before each file, so it should be fast. The removal then
-    /// returns an error of kind `Interrupted`.
-    fn is_cancelled(&mut self) -> bool {
-        false
-    }
-
-    /// Receives each file that could not be removed. A directory that is not empty for this reason follows its files.
-    ///
-    /// # Errors
-    ///
-    /// An error ends the removal, which returns it.
-    fn failed(&mut self, path: &Path, error: Error) -> Result<()>;
-}
-
 /// Options for [`Subvolume::remove_tree_with`].
 ///
 /// ```
-/// use std::path::Path;
-/// use ubtrfs::{Error, RemovalObserver, RemoveOptions, Volume};
-///
-/// /// Ends at the first failure.
-/// struct Strict;
-///
-/// impl RemovalObserver for Strict {
-///     fn failed(&mut self, _: &Path, error: Error) -> Result<(), Error> {
-///         Err(error)
-///     }
-/// }
+/// use ubtrfs::{Problems, RemoveOptions, Volume};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let volume = Volume::in_memory(256 << 20)?;
@@ -103,8 +35,10 @@ pub trait RemovalObserver {
 /// root.create_dir("/dir")?;
 /// root.create_subvolume("/dir/sub")?.write("/file", b"content")?;
 /// let options = RemoveOptions::new();
-/// assert!(root.remove_tree_with("/dir", &options, &mut Strict).is_err());
-/// root.remove_tree_with("/dir", &options.enter_subvolumes(true), &mut Strict)?;
+/// let mut kept = Problems::default();
+/// root.remove_tree_with("/dir", &options, &mut kept)?;
+/// assert_eq!(kept.count(), 2, "the subvolume, and its parent that is not empty");
+/// root.remove_tree_with("/dir", &options.enter_subvolumes(true), &mut ())?;
 /// assert!(!root.exists("/dir")?);
 /// # Ok(())
 /// # }
@@ -145,55 +79,55 @@ impl Subvolume {
     /// It is or contains a subvolume (`CrossesDevices`). Nothing is removed then. A file that cannot be
     /// removed, such as an immutable one, ends the removal half-way.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.remove_dir_all_with(path, &mut Unobserved)
+        self.remove_dir_all_with(path, &mut ())
     }
 
-    /// Removes a directory as [`Subvolume::remove_dir_all`], and reports the progress to an observer. The first failure
-    /// ends the removal, which returns it: [`RemovalObserver::failed`] is not called.
+    /// Removes a directory as [`Subvolume::remove_dir_all`], and reports each removed file to `progress`. The first
+    /// failure ends the removal, which returns it: there is no [`Event::Problem`](crate::Event::Problem).
     ///
     /// # Errors
     ///
     /// - the errors of [`Subvolume::remove_dir_all`]
-    /// - the observer cancelled it (`Interrupted`)
+    /// - `progress` cancelled it (`Interrupted`)
     ///
     /// Files that were already removed stay removed.
     pub fn remove_dir_all_with(
         &self,
         path: impl AsRef<Path>,
-        observer: &mut dyn RemovalObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
         let _entered = self.engine.enter();
         let path = path.as_ref();
-        let removed = self.remove_tree(path, observer);
+        let removed = self.remove_tree(path, progress);
         removed.naming("remove directory", path)
     }
 
-    /// Removes a file, or a directory with all its contents, and reports the progress to an observer. Links are not
-    /// followed. The removal continues after files that cannot be removed, unless all others would fail for the same
-    /// reason.
+    /// Removes a file, or a directory with all its contents, and reports each removed file to `progress`. Links are not
+    /// followed. A file that cannot be removed is a [`Problem`]. A directory that is not empty for this reason follows
+    /// its files. The removal continues, unless all others would fail for the same reason.
     ///
     /// # Errors
     ///
     /// - `path` does not exist, or is the root of a subvolume (`ResourceBusy`)
     /// - it is a subvolume (`CrossesDevices`), unless [`RemoveOptions::enter_subvolumes`] allows it
     /// - any change of the volume fails ([`Error::is_of_volume`])
-    /// - the observer cancelled it (`Interrupted`), or ended it with an error of its own
+    /// - `progress` cancelled it (`Interrupted`)
     ///
     /// Files that were already removed stay removed.
     pub fn remove_tree_with(
         &self,
         path: impl AsRef<Path>,
         options: &RemoveOptions,
-        observer: &mut dyn RemovalObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
         let _entered = self.engine.enter();
         let path = path.as_ref();
         let subvolumes = options.subvolumes();
         let place = self.place_to_remove(path, subvolumes);
         let (dir, name) = place.naming("remove", path)?;
-        let mut forwarded = Forwarded(observer);
-        let mut removal = Removal::new(&self.engine, subvolumes, &mut forwarded);
-        removal.tree(dir, &name, path.as_os_str().as_bytes())
+        let mut removal = Removal::new(&self.engine, subvolumes, progress, &report);
+        let removed = removal.tree(dir, &name, path.as_os_str().as_bytes());
+        removed.naming("remove", path)
     }
 
     /// Finds the parent directory and the name of a tree to remove.
@@ -211,15 +145,14 @@ impl Subvolume {
         }
     }
 
-    fn remove_tree(&self, path: &Path, observer: &mut dyn RemovalObserver) -> Caused<()> {
+    fn remove_tree(&self, path: &Path, progress: &mut dyn Progress) -> Caused<()> {
         let (end, name) = self.dir_to_remove(path)?;
         let id = end.id.ok_or(EngineError::NotFound)?;
         match self.engine.attr(id)?.kind {
             FileKind::Directory => {}
             FileKind::Symlink if !end.has_slash => {
                 self.engine.unlink(end.dir, &name)?;
-                observer.removed(path, FileType::new(FileKind::Symlink));
-                return Ok(());
+                return removed(progress, path, FileKind::Symlink);
             }
             FileKind::Symlink => {
                 // A trailing slash requires the directory at the target of the link, which this path may not remove.
@@ -234,16 +167,14 @@ impl Subvolume {
             }
             refuse_subvolumes(&self.engine, id, path)?;
             let engine = &self.engine;
-            let mut forwarded = FirstFailure {
-                engine,
-                observer: Forwarded(observer),
+            let fail = |_: &mut Watch<'_>, path: &[u8], problem: RemovalProblem<'_>| {
+                first_failure(engine, path, problem)
             };
-            let mut removal = Removal::new(engine, Subvolumes::Refuse, &mut forwarded);
+            let mut removal = Removal::new(engine, Subvolumes::Refuse, progress, &fail);
             removal.contents(id, path.as_os_str().as_bytes())?;
         }
         self.engine.rmdir(end.dir, &name)?;
-        observer.removed(path, FileType::new(FileKind::Directory));
-        Ok(())
+        removed(progress, path, FileKind::Directory)
     }
 }
 
@@ -271,88 +202,48 @@ fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Caused<()> {
     Ok(())
 }
 
-/// An observer that ignores all events.
-struct Unobserved;
-
-impl RemovalObserver for Unobserved {
-    fn failed(&mut self, _: &Path, error: Error) -> Result<()> {
-        Err(error)
-    }
+/// Reports the removed top of a tree.
+fn removed(progress: &mut dyn Progress, path: &Path, kind: FileKind) -> Caused<()> {
+    let path = path.as_os_str().as_bytes();
+    Ok(Watch::new(progress).removed(path, kind)?)
 }
 
-/// Forwards to an observer of the program.
-struct Forwarded<'a>(&'a mut dyn RemovalObserver);
-
-impl Observer for Forwarded<'_> {
-    type Stop = Error;
-
-    fn begin(&mut self, path: &[u8]) -> Result<()> {
-        let path = Path::new(OsStr::from_bytes(path));
-        if self.0.is_cancelled() {
-            Err(Error::new("remove", path, Cause::Cancelled))
-        } else {
-            Ok(())
-        }
+/// Reports a file that could not be removed, unless all others would fail for the same reason.
+fn report(watch: &mut Watch<'_>, path: &[u8], problem: RemovalProblem<'_>) -> Caused<()> {
+    let error = named(Path::new(OsStr::from_bytes(path)), problem);
+    if error.is_of_volume() {
+        return Err(error.into());
     }
-
-    fn removed(&mut self, path: &[u8], kind: FileKind) {
-        let path = Path::new(OsStr::from_bytes(path));
-        self.0.removed(path, FileType::new(kind));
-    }
-
-    fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<()> {
-        let path = Path::new(OsStr::from_bytes(path));
-        let error = named(path, problem);
-        if error.is_of_volume() {
-            Err(error)
-        } else {
-            self.0.failed(path, error)
-        }
-    }
+    let errno = Errno::from_raw_os_error(error.errno());
+    let problem = Problem::new(path, error.reason(), errno).with_kind(error.kind());
+    Ok(watch.problem(&problem)?)
 }
 
 /// Ends a removal at the first failure.
-struct FirstFailure<'a> {
-    engine: &'a Engine,
-    observer: Forwarded<'a>,
-}
-
-impl Observer for FirstFailure<'_> {
-    type Stop = Error;
-
-    fn begin(&mut self, path: &[u8]) -> Result<()> {
-        self.observer.begin(path)
-    }
-
-    fn removed(&mut self, path: &[u8], kind: FileKind) {
-        self.observer.removed(path, kind);
-    }
-
-    fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<()> {
-        let path = Path::new(OsStr::from_bytes(path));
-        match problem {
-            RemovalProblem::Enter {
-                dir,
-                entry,
-                refused,
-            } => {
-                let operation = "enter";
-                let found = self.engine.lookup(dir, &entry.name);
-                if found.naming(operation, path)? != Some(entry.id) {
-                    // Another thread has moved or removed it in between.
-                    return Ok(());
-                }
-                let error = match refused {
-                    Refused::Elsewhere => looped(dir, entry),
-                    Refused::Engine(error) => error,
-                };
-                Err(error).naming(operation, path)
+fn first_failure(engine: &Engine, path: &[u8], problem: RemovalProblem<'_>) -> Caused<()> {
+    let path = Path::new(OsStr::from_bytes(path));
+    match problem {
+        RemovalProblem::Enter {
+            dir,
+            entry,
+            refused,
+        } => {
+            let operation = "enter";
+            let found = engine.lookup(dir, &entry.name);
+            if found.naming(operation, path)? != Some(entry.id) {
+                // Another thread has moved or removed it in between.
+                return Ok(());
             }
-            // Another thread has removed it in between.
-            RemovalProblem::Unlink(EngineError::NotFound)
-            | RemovalProblem::Rmdir(EngineError::NotFound) => Ok(()),
-            problem => Err(named(path, problem)),
+            let error = match refused {
+                Refused::Elsewhere => looped(dir, entry),
+                Refused::Engine(error) => error,
+            };
+            Ok(Err(error).naming(operation, path)?)
         }
+        // Another thread has removed it in between.
+        RemovalProblem::Unlink(EngineError::NotFound)
+        | RemovalProblem::Rmdir(EngineError::NotFound) => Ok(()),
+        problem => Err(named(path, problem).into()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::ops::Deref;
 
+use ubtrfs_device::progress::{Cancelled, Progress, Watch};
 use ubtrfs_fs::Snapshot as HeldSnapshot;
 use ubtrfs_stream::{
     Command, SendError, SendOptions as StreamOptions, Sender, StreamVersion, StreamWriter,
@@ -10,7 +11,7 @@ use ubtrfs_stream::{
 };
 
 use crate::changes::Changes;
-use crate::error::{Naming, Result};
+use crate::error::{Cause, Naming, Result};
 use crate::lineage::Lineage;
 use crate::subvolume::Subvolume;
 
@@ -33,7 +34,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 ///
 /// let (mut whole, mut difference) = (Vec::new(), Vec::new());
 /// first.send(&mut whole)?;
-/// second.send_with(&SendOptions::new().parent(&first), &mut difference)?;
+/// second.send_with(&SendOptions::new().parent(&first), &mut difference, &mut ())?;
 ///
 /// let backup = Volume::in_memory(256 << 20)?;
 /// backup.root().receive("/", &whole[..])?;
@@ -94,20 +95,35 @@ impl Snapshot {
     ///
     /// `out` fails, or the subvolume is damaged.
     pub fn send(&self, out: impl Write) -> Result<()> {
-        self.send_with(&SendOptions::new(), out)
+        self.send_with(&SendOptions::new(), out, &mut ())
     }
 
-    /// Writes the subvolume as a stream, with options. An error of `out` ends it early. Any kind of error does, except
-    /// `Interrupted`, after which the write is repeated.
+    /// Writes the subvolume as a stream, with options, and reports each written part to `progress`. An error of `out`
+    /// ends it early. Any kind of error does, except `Interrupted`, after which the write is repeated.
     ///
     /// # Errors
     ///
     /// - the errors of [`Snapshot::send`]; if `out` fails, [`Error::is_of_stream`](crate::Error::is_of_stream) is true
     /// - the parent or a clone source belongs to another volume (`CrossesDevices`)
     /// - compressed data in a stream of version 1 (`InvalidInput`)
-    pub fn send_with(&self, options: &SendOptions<'_>, out: impl Write) -> Result<()> {
-        let out = io::BufWriter::with_capacity(BUFFER_BYTES, out);
-        let sent = self.write_stream(options, out);
+    /// - `progress` cancelled it (`Interrupted`)
+    pub fn send_with(
+        &self,
+        options: &SendOptions<'_>,
+        out: impl Write,
+        progress: &mut dyn Progress,
+    ) -> Result<()> {
+        let mut out = Reported {
+            out,
+            watch: Watch::new(progress),
+        };
+        let buffered = io::BufWriter::with_capacity(BUFFER_BYTES, &mut out);
+        let sent = self.write_stream(options, buffered);
+        let sent = if out.watch.is_cancelled() {
+            Err(Cancelled.into())
+        } else {
+            sent.map_err(Cause::from)
+        };
         sent.naming_alone("send a snapshot")
     }
 
@@ -185,6 +201,27 @@ impl Snapshot {
     }
 }
 
+/// The output of a stream, which reports each write.
+struct Reported<'p, W> {
+    out: W,
+    watch: Watch<'p>,
+}
+
+impl<W: Write> Write for Reported<'_, W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if self.watch.is_cancelled() {
+            return Err(io::Error::other(Cancelled));
+        }
+        let len = self.out.write(buf)?;
+        self.watch.advance(len as u64).map_err(io::Error::other)?;
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
 /// Options for sending a snapshot. [`Snapshot`] has an example.
 #[derive(Clone, Debug, Default)]
 pub struct SendOptions<'a> {
@@ -250,8 +287,8 @@ impl<'a> SendOptions<'a> {
     /// let one = Snapshot::open(&volume.root().snapshot("/data", "/one", Access::ReadOnly)?)?;
     /// let two = Snapshot::open(&volume.root().snapshot("/data", "/two", Access::ReadOnly)?)?;
     /// let mut stream = Vec::new();
-    /// one.send_with(&SendOptions::new().omit_end(true), &mut stream)?;
-    /// two.send_with(&SendOptions::new().omit_header(true), &mut stream)?;
+    /// one.send_with(&SendOptions::new().omit_end(true), &mut stream, &mut ())?;
+    /// two.send_with(&SendOptions::new().omit_header(true), &mut stream, &mut ())?;
     ///
     /// let backup = Volume::in_memory(256 << 20)?;
     /// let names = backup.root().receive("/", &stream[..])?;

@@ -4,9 +4,11 @@
 
 use std::ffi::OsStr;
 use std::io::{BufWriter, Read, Write};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use ubtrfs_device::progress::{Event, Problem, Progress};
 use ubtrfs_fs::{Error as EngineError, FileId, FileKind};
 use ubtrfs_mkfs::archive::Members;
 
@@ -14,14 +16,13 @@ use crate::error::{Caused, Naming, Result};
 use crate::subvolume::Subvolume;
 use crate::transfer::tar::{Archiver, TarError};
 use crate::transfer::unpack::{UnpackError, Unpacker};
-use crate::transfer_observer::{Forwarded, TransferObserver, TransferProblem};
 
 /// The maximum number of listed problems.
 const MAX_LISTED: usize = 1000;
 /// The size of writes to an archive.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The problems of a transfer of a tree. The transfer continues after files that it cannot transfer.
+/// The problems of an operation on a tree, which continues after files that fail.
 ///
 /// ```
 /// use ubtrfs::Volume;
@@ -47,16 +48,6 @@ pub struct Problems {
     count: u64,
 }
 
-/// A problem of a transfer. [`Problems`] has an example.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Problem {
-    /// The path of the file, in the form that the transfer uses.
-    pub path: PathBuf,
-    /// A description of the problem, for display.
-    pub message: String,
-}
-
 impl Problems {
     /// Returns whether everything was transferred.
     pub fn is_empty(&self) -> bool {
@@ -74,15 +65,16 @@ impl Problems {
     }
 }
 
-impl TransferObserver for Problems {
-    fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        self.count += 1;
-        if self.listed.len() < MAX_LISTED {
-            self.listed.push(Problem {
-                path: path.to_owned(),
-                message: problem.to_string(),
-            });
+/// Collects the problems, and ignores other events.
+impl Progress for Problems {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        if let Event::Problem(problem) = event {
+            self.count += 1;
+            if self.listed.len() < MAX_LISTED {
+                self.listed.push(Problem::clone(problem));
+            }
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -127,7 +119,7 @@ impl ImportOptions {
     }
 
     /// Sets the path of the directory in the message of an error that ends the unpacking. The default is the path of
-    /// the call. An observer receives the paths of the members in the archive.
+    /// the call. Events have the paths of the members in the archive.
     #[must_use]
     pub fn shown_as(mut self, path: impl Into<PathBuf>) -> ImportOptions {
         self.shown_as = Some(path.into());
@@ -148,7 +140,7 @@ impl Subvolume {
         Ok(problems)
     }
 
-    /// Writes a tar archive as [`Subvolume::export_tar`], and reports the progress to an observer.
+    /// Writes a tar archive as [`Subvolume::export_tar`], and reports to `progress`.
     ///
     /// # Errors
     ///
@@ -157,18 +149,18 @@ impl Subvolume {
         &self,
         path: impl AsRef<Path>,
         out: impl Write,
-        observer: &mut dyn TransferObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
         let path = path.as_ref();
-        let written = self.write_tar(path, out, &mut Forwarded(observer));
+        let written = self.write_tar(path, out, progress);
         written.naming("export", path)
     }
 
-    fn write_tar(&self, path: &Path, out: impl Write, observer: &mut Forwarded<'_>) -> Caused<()> {
+    fn write_tar(&self, path: &Path, out: impl Write, progress: &mut dyn Progress) -> Caused<()> {
         let file = self.resolve_link(path)?;
         let name = path.file_name().map_or(&b"."[..], OsStr::as_bytes);
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-        let mut archiver = Archiver::new(&self.engine, &mut out, observer);
+        let mut archiver = Archiver::new(&self.engine, &mut out, progress);
         archiver.tree(file, name)?;
         archiver.finish()?;
         Ok(out.flush().map_err(TarError::from)?)
@@ -191,7 +183,7 @@ impl Subvolume {
         Ok(problems)
     }
 
-    /// Unpacks a tar archive as [`Subvolume::import_tar`], with options, and reports the progress to an observer.
+    /// Unpacks a tar archive as [`Subvolume::import_tar`], with options, and reports to `progress`.
     ///
     /// # Errors
     ///
@@ -201,16 +193,15 @@ impl Subvolume {
         archive: impl Read,
         dir: impl AsRef<Path>,
         options: &ImportOptions,
-        observer: &mut dyn TransferObserver,
+        progress: &mut dyn Progress,
     ) -> Result<()> {
         let _entered = self.engine.enter();
         let dir = dir.as_ref();
         let shown = options.shown_as.as_deref().unwrap_or(dir);
         let unpacked = self.directory(dir).and_then(|top| {
             let mut members = Members::of(archive).map_err(UnpackError::from)?;
-            let mut observer = Forwarded(observer);
             let top = (top, shown.as_os_str().as_bytes());
-            let mut unpacker = Unpacker::new(&self.engine, top, options.umask, &mut observer);
+            let mut unpacker = Unpacker::new(&self.engine, top, options.umask, progress);
             Ok(unpacker.all(&mut members)?)
         });
         unpacked.naming("import to", dir)

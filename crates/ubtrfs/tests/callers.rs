@@ -216,7 +216,7 @@ fn private_parent() -> (Volume, Vec<u8>) {
     let two = Snapshot::open(&two.unwrap()).unwrap();
     let mut difference = Vec::new();
     let options = SendOptions::new().parent(&one);
-    two.send_with(&options, &mut difference).unwrap();
+    two.send_with(&options, &mut difference, &mut ()).unwrap();
     root.create_dir("/in").unwrap();
     let permissions = Permissions::from_mode(0o777);
     root.set_permissions("/in", permissions).unwrap();
@@ -311,7 +311,7 @@ fn streams_copy_from_files_that_the_caller_could_open() {
     // It is not incremental, but it clones data of the other.
     let mut copy = Vec::new();
     let options = SendOptions::new().clone_source(&one);
-    two.send_with(&options, &mut copy).unwrap();
+    two.send_with(&options, &mut copy, &mut ()).unwrap();
     assert!(copy.len() < 32 << 10, "the file is no clone");
     drop((one, two));
     let stranger = user(STRANGER);

@@ -1,18 +1,18 @@
 //! Long operations end when their observer cancels them, and keep the work done so far.
 
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use ubtrfs::{
-    Access, CheckObserver, Checker, CopyOptions, Error, ImportOptions, ReceiveObserver,
-    ReceiveOptions, RemovalObserver, RemoveOptions, Snapshot, Subvolume, TransferObserver,
-    TransferProblem, Volume,
+    Access, Checker, CopyOptions, Error, Event, ImportOptions, Progress, ReceiveOptions,
+    RemoveOptions, Snapshot, Subvolume, Volume,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
 const FILE_BYTES: usize = 8 << 20;
 
-/// An observer that cancels after a number of checks.
+/// An observer that cancels after a number of events.
 struct Cancels {
     left: usize,
 }
@@ -21,43 +21,18 @@ impl Cancels {
     fn after(left: usize) -> Cancels {
         Cancels { left }
     }
-
-    fn ask(&mut self) -> bool {
-        let is_cancelled = self.left == 0;
-        self.left = self.left.saturating_sub(1);
-        is_cancelled
-    }
 }
 
-impl TransferObserver for Cancels {
-    fn is_cancelled(&mut self) -> bool {
-        self.ask()
-    }
-
-    fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        panic!("{}: {problem}", path.display());
-    }
-}
-
-impl RemovalObserver for Cancels {
-    fn is_cancelled(&mut self) -> bool {
-        self.ask()
-    }
-
-    fn failed(&mut self, _: &Path, error: Error) -> ubtrfs::Result<()> {
-        Err(error)
-    }
-}
-
-impl ReceiveObserver for Cancels {
-    fn is_cancelled(&mut self) -> bool {
-        self.ask()
-    }
-}
-
-impl CheckObserver for Cancels {
-    fn is_cancelled(&mut self) -> bool {
-        self.ask()
+impl Progress for Cancels {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        assert!(!matches!(event, Event::Problem(_)), "{event:?}");
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        }
     }
 }
 
@@ -94,7 +69,7 @@ fn copy_is_cancelled_between_files_and_within_one() {
     let options = CopyOptions::new();
 
     // The directory and the file, then three parts of its data.
-    let mut cancels = Cancels::after(5);
+    let mut cancels = Cancels::after(4);
     let to = other.root();
     let copied = root.copy_tree_to("/tree", to, "/copy", &options, &mut cancels);
     assert_cancelled(&copied.unwrap_err());
@@ -110,7 +85,7 @@ fn copy_is_cancelled_between_files_and_within_one() {
     assert_eq!(len(root, "/copy/third"), None);
 
     let copy = host.path().join("copy");
-    let copied = root.copy_to_host_with("/tree", &copy, &options, &mut Cancels::after(4));
+    let copied = root.copy_to_host_with("/tree", &copy, &options, &mut Cancels::after(3));
     assert_cancelled(&copied.unwrap_err());
     assert_eq!(copy.join("large").metadata().unwrap().len(), 2 << 20);
 
@@ -125,7 +100,7 @@ fn archive_is_cancelled_between_files_and_within_one() {
     let root = volume.root();
     fill(root);
     let mut cut = Vec::new();
-    let written = root.export_tar_with("/tree", &mut cut, &mut Cancels::after(5));
+    let written = root.export_tar_with("/tree", &mut cut, &mut Cancels::after(4));
     assert_cancelled(&written.unwrap_err());
     assert!((3 << 20..4 << 20).contains(&cut.len()), "{}", cut.len());
 
@@ -137,7 +112,7 @@ fn archive_is_cancelled_between_files_and_within_one() {
     root.create_dir("/unpacked").unwrap();
     let archive = std::fs::File::open(&path).unwrap();
     let options = ImportOptions::new();
-    let mut cancels = Cancels::after(4);
+    let mut cancels = Cancels::after(3);
     let unpacked = root.import_tar_with(archive, "/unpacked", &options, &mut cancels);
     assert_cancelled(&unpacked.unwrap_err());
     assert_eq!(len(root, "/unpacked/tree/large"), Some(2 << 20));
@@ -149,12 +124,12 @@ fn removal_is_cancelled_between_files() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     let root = volume.root();
     fill(root);
-    let removed = root.remove_tree_with("/tree", &RemoveOptions::new(), &mut Cancels::after(1));
+    let removed = root.remove_tree_with("/tree", &RemoveOptions::new(), &mut Cancels::after(0));
     assert_cancelled(&removed.unwrap_err());
     assert_eq!(len(root, "/tree/large"), None);
     assert_eq!(len(root, "/tree/second"), Some(0));
     // The removal that ends at the first failure.
-    let removed = root.remove_dir_all_with("/tree", &mut Cancels::after(1));
+    let removed = root.remove_dir_all_with("/tree", &mut Cancels::after(0));
     assert_cancelled(&removed.unwrap_err());
     assert_eq!(len(root, "/tree/second"), None);
     assert_eq!(len(root, "/tree/third"), Some(0));

@@ -1,6 +1,7 @@
 //! Groups of operations are atomic: after a power cut, a volume has all of a group or nothing, despite other threads.
 
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use ubtrfs::{
-    Access, BlockDevice, Checker, FileFlags, MemDevice, OpenOptions, Result, TrimOptions, Volume,
+    Access, BlockDevice, Checker, Event, FileFlags, MemDevice, OpenOptions, Result, TrimOptions,
+    Volume,
 };
 use ubtrfs_sim::record::{CrashPlan, CrashState, CrashStates, Recorder};
 use ubtrfs_sim::{new_volume, seed};
@@ -332,21 +334,25 @@ fn trim_calls_the_program_while_others_change_and_group() {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut calls = 0;
-        let trimmed = trimming.trim_with(&TrimOptions::new(), |_| {
+        let trimmed = trimming.trim_with(&TrimOptions::new(), &mut |_: &Event<'_>| {
             let write = |name: &str| trimming.root().write(format!("/{name}-{calls}"), name);
             thread::scope(|scope| {
                 scope.spawn(|| trimming.group(|| write("group")).unwrap());
                 scope.spawn(|| write("change").unwrap());
             });
             calls += 1;
-            calls < 3
+            if calls < 3 {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         });
         // There is no receiver if the test has failed.
         let _ = sender.send((trimmed, calls));
     });
     let ended = receiver.recv_timeout(Duration::from_secs(60));
     let (trimmed, calls) = ended.expect("the trim waits for itself");
-    trimmed.unwrap();
+    assert_eq!(trimmed.unwrap_err().kind(), ErrorKind::Interrupted);
     assert_eq!(calls, 3);
     for name in ["group-2", "change-2"] {
         assert!(volume.root().exists(name).unwrap());

@@ -295,7 +295,7 @@ impl Images {
             (path.clone(), Arc::new(device) as Arc<dyn BlockDevice>)
         });
         let options = CheckOptions::default();
-        let report = check_devices(devices.collect(), &options, &mut |_| {}).unwrap();
+        let report = check_devices(devices.collect(), &options, &mut ()).unwrap();
         assert!(report.is_spotless(), "{:?}", report.issues);
         self.made.check().unwrap();
     }

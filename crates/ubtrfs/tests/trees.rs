@@ -3,13 +3,13 @@
 use std::fs;
 use std::fs::Permissions;
 use std::io::{Cursor, ErrorKind, Read, Write};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use ubtrfs::{
-    Access, CopyOptions, Error, FileFlags, FileType, ImportOptions, Mkfs, MkfsOptions, OpenOptions,
-    Reflink, RemovalObserver, RemoveOptions, Subvolume, TransferObserver, TransferProblem, Volume,
-    WalkOptions,
+    Access, CopyOptions, Effect, Event, FileFlags, FileKind, ImportOptions, Mkfs, MkfsOptions,
+    OpenOptions, Problems, Progress, Reflink, RemoveOptions, Subvolume, Volume, WalkOptions,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -21,20 +21,26 @@ struct Removals {
     ends_at: Option<&'static str>,
 }
 
-impl RemovalObserver for Removals {
-    fn removed(&mut self, path: &Path, file_type: FileType) {
-        let is_dir = if file_type.is_dir() { "/" } else { "" };
-        self.lines.push(format!("{}{is_dir}", path.display()));
-    }
-
-    fn failed(&mut self, path: &Path, error: Error) -> ubtrfs::Result<()> {
-        assert_eq!(error.path(), Some(path));
-        let line = format!("{}: {:?}", path.display(), error.kind());
-        self.lines.push(line);
-        match self.ends_at {
-            Some(at) if Path::new(at) == path => Err(error),
-            _ => Ok(()),
+impl Progress for Removals {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Removed { path, kind } => {
+                let end = match kind {
+                    FileKind::Directory => "/",
+                    _ => "",
+                };
+                self.lines.push(format!("{}{end}", path.display()));
+            }
+            Event::Problem(problem) => {
+                let path = problem.path.display();
+                self.lines.push(format!("{path}: {:?}", problem.kind));
+                if self.ends_at.is_some_and(|at| Path::new(at) == problem.path) {
+                    return ControlFlow::Break(());
+                }
+            }
+            event => panic!("{event:?}"),
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -62,7 +68,7 @@ fn removal_goes_past_failures_and_tells_them() {
     };
     let options = RemoveOptions::new();
     let (ended, failures) = removed("/top", options, Some("/top/a/kept"));
-    assert_eq!(ended, Err(ErrorKind::PermissionDenied));
+    assert_eq!(ended, Err(ErrorKind::Interrupted));
     assert_eq!(failures, ["/top/a/kept: PermissionDenied"]);
 
     let (ended, failures) = removed("/top", options, None);
@@ -170,18 +176,18 @@ struct Met {
     failed: Vec<(PathBuf, ErrorKind)>,
 }
 
-impl TransferObserver for Met {
-    fn begin(&mut self, path: &Path) {
-        self.begun.push(path.to_owned());
-    }
-
-    fn transferred(&mut self, len_bytes: u64) {
-        self.bytes += len_bytes;
-    }
-
-    fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        assert!(!problem.is_of_kind() && !problem.is_partial(), "{problem}");
-        self.failed.push((path.to_owned(), problem.kind()));
+impl Progress for Met {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Begin { path } => self.begun.push(path.to_path_buf()),
+            Event::Advance { bytes } => self.bytes += bytes,
+            Event::Problem(problem) => {
+                assert_eq!(problem.effect, Effect::Failed, "{problem:?}");
+                self.failed.push((problem.path.clone(), problem.kind));
+            }
+            event => panic!("{event:?}"),
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -433,27 +439,18 @@ fn entry_knows_the_attributes_of_its_file() {
     assert_eq!(entry.metadata().unwrap().ino(), 2);
 }
 
-/// The problems reported by a copy.
-#[derive(Default)]
-struct Failures(Vec<(PathBuf, TransferProblem)>);
-
-impl TransferObserver for Failures {
-    fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        self.0.push((path.to_owned(), problem));
-    }
-}
-
 /// Reads the umask of this process before each file of a copy.
 #[derive(Default)]
 struct SeenUmasks(Vec<u32>);
 
-impl TransferObserver for SeenUmasks {
-    fn begin(&mut self, _: &Path) {
-        self.0.push(umask());
-    }
-
-    fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        panic!("{}: {problem}", path.display());
+impl Progress for SeenUmasks {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Begin { .. } => self.0.push(umask()),
+            Event::Advance { .. } => {}
+            event => panic!("{event:?}"),
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -509,7 +506,7 @@ fn damaged_range_is_copied_as_zeros_and_reported() {
 
     let volume = Volume::open_read_only(&image).unwrap();
     let other = Volume::in_memory(VOLUME_BYTES).unwrap();
-    let mut failures = Failures::default();
+    let mut failures = Problems::default();
     let options = CopyOptions::new();
     let copied =
         volume
@@ -518,12 +515,12 @@ fn damaged_range_is_copied_as_zeros_and_reported() {
     copied.unwrap();
     content[2 * SECTOR..3 * SECTOR].fill(0);
     assert_eq!(other.root().read("/copy").unwrap(), content);
-    let [(path, problem)] = &failures.0[..] else {
-        panic!("{:?}", failures.0);
+    let [problem] = failures.listed() else {
+        panic!("{failures:?}");
     };
-    assert_eq!(path, Path::new("/file"));
-    assert!(problem.is_partial(), "{problem}");
-    assert_eq!(problem.kind(), ErrorKind::InvalidData);
+    assert_eq!(problem.path, Path::new("/file"));
+    assert_eq!(problem.effect, Effect::Incomplete, "{problem:?}");
+    assert_eq!(problem.kind, ErrorKind::InvalidData);
 }
 
 #[test]
@@ -536,29 +533,29 @@ fn problems_of_archives_have_kinds() {
     root.create_dir("/dir").unwrap();
     root.create_node("/dir/socket", SOCKET, 0).unwrap();
     root.write("/dir/file", b"content").unwrap();
-    let mut failures = Failures::default();
+    let mut failures = Problems::default();
     let archive = fs::File::create(&path).unwrap();
     root.export_tar_with("/dir", archive, &mut failures)
         .unwrap();
-    let [(member, problem)] = &failures.0[..] else {
-        panic!("{:?}", failures.0);
+    let [problem] = failures.listed() else {
+        panic!("{failures:?}");
     };
-    assert_eq!(member, Path::new("dir/socket"));
-    assert_eq!(problem.kind(), ErrorKind::Unsupported);
-    assert!(problem.is_of_kind() && !problem.is_partial());
+    assert_eq!(problem.path, Path::new("dir/socket"));
+    assert_eq!(problem.kind, ErrorKind::Unsupported);
+    assert_eq!(problem.effect, Effect::Unsupported);
 
     root.create_dir_all("/into/dir/file/kept").unwrap();
-    let mut failures = Failures::default();
+    let mut failures = Problems::default();
     let archive = fs::File::open(&path).unwrap();
     let options = ImportOptions::new();
     let unpacked = root.import_tar_with(archive, "/into", &options, &mut failures);
     unpacked.unwrap();
-    let [(member, problem)] = &failures.0[..] else {
-        panic!("{:?}", failures.0);
+    let [problem] = failures.listed() else {
+        panic!("{failures:?}");
     };
-    assert_eq!(member, Path::new("dir/file"));
-    assert_eq!(problem.kind(), ErrorKind::DirectoryNotEmpty);
-    assert!(!problem.is_of_kind() && !problem.is_partial());
+    assert_eq!(problem.path, Path::new("dir/file"));
+    assert_eq!(problem.kind, ErrorKind::DirectoryNotEmpty);
+    assert_eq!(problem.effect, Effect::Failed);
 }
 
 /// A reader that returns a byte at a time, and is interrupted before each.

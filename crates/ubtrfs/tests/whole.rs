@@ -2,16 +2,17 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Seek, Write};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs::{
-    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, DeviceAccess, FileDevice,
-    FileFlags, ImportOptions, MemDevice, Mkfs, MkfsOptions, Profile, ReceiveObserver,
-    ReceiveOptions, SendOptions, Snapshot, StreamCommand, StreamDump, StreamVersion,
-    TransferObserver, TransferProblem, Volume, Walk, WalkOptions, XattrChangeKind,
+    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, DeviceAccess, Effect, Event,
+    FileDevice, FileFlags, ImportOptions, MemDevice, Mkfs, MkfsOptions, Profile, Progress,
+    ReceiveOptions, SendOptions, Snapshot, StreamDump, StreamVersion, Volume, Walk, WalkOptions,
+    XattrChangeKind,
 };
 use ubtrfs_sim::craft;
 
@@ -145,7 +146,9 @@ fn differences_go_through_streams_and_are_listed() {
     let (mut whole, mut difference) = (Vec::new(), Vec::new());
     first.send(&mut whole).unwrap();
     let options = SendOptions::new().parent(&first);
-    second.send_with(&options, &mut difference).unwrap();
+    second
+        .send_with(&options, &mut difference, &mut ())
+        .unwrap();
     assert!(difference.len() < 20_000, "{}", difference.len());
     let backup = Volume::in_memory(VOLUME_BYTES).unwrap();
     backup.root().create_dir("/backups").unwrap();
@@ -270,7 +273,9 @@ fn a_stream_that_cannot_be_written_is_told_from_a_volume_that_cannot_be_read() {
         assert!(failed.is_of_stream(), "{failed}");
     }
     let compressed = options.compressed(true).version(StreamVersion::V1);
-    let refused = kept.send_with(&compressed, Vec::new()).unwrap_err();
+    let refused = kept
+        .send_with(&compressed, Vec::new(), &mut ())
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
 }
 
@@ -278,22 +283,25 @@ fn a_stream_that_cannot_be_written_is_told_from_a_volume_that_cannot_be_read() {
 #[derive(Default)]
 struct Met {
     begun: Vec<PathBuf>,
-    failed: Vec<(PathBuf, String)>,
+    failed: Vec<PathBuf>,
 }
 
-impl TransferObserver for Met {
-    fn begin(&mut self, path: &Path) {
-        self.begun.push(path.to_owned());
-    }
-
-    fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        assert!(!problem.is_of_kind());
-        self.failed.push((path.to_owned(), problem.to_string()));
+impl Progress for Met {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Begin { path } => self.begun.push(path.to_path_buf()),
+            Event::Problem(problem) => {
+                assert_ne!(problem.effect, Effect::Unsupported);
+                self.failed.push(problem.path.clone());
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
     }
 }
 
 #[test]
-fn observer_hears_of_archived_and_unpacked_files() {
+fn progress_has_archived_and_unpacked_files() {
     let scratch = tempfile::tempdir().unwrap();
     let archive = scratch.path().join("archive.tar");
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
@@ -319,10 +327,7 @@ fn observer_hears_of_archived_and_unpacked_files() {
         .import_tar_with(members, "/", &options, &mut met)
         .unwrap();
     assert!(backup.root().exists("/dir/below").unwrap());
-    let [(path, _)] = &met.failed[..] else {
-        panic!("{:?}", met.failed);
-    };
-    assert_eq!(path, Path::new("dir/file"));
+    assert_eq!(met.failed, [Path::new("dir/file")]);
 
     let full = volume.root().export_tar_with("/", Full(0), &mut met);
     let full = full.unwrap_err();
@@ -334,27 +339,30 @@ fn observer_hears_of_archived_and_unpacked_files() {
 #[derive(Default)]
 struct News(Vec<String>);
 
-impl ReceiveObserver for News {
-    fn begin(&mut self, command: &StreamCommand<'_>) {
-        self.0.push(command.text(|seconds| seconds));
-    }
-
-    fn failed(&mut self, error: ubtrfs::Error) {
-        let offset = error.stream_offset().unwrap();
-        self.0.push(format!("{:?} at {offset}", error.kind()));
-    }
-
-    fn finished(&mut self, subvolume: &Path) {
-        self.0.push(format!("{} finished", subvolume.display()));
-    }
-
-    fn unfinished(&mut self, subvolume: &Path) {
-        self.0.push(format!("{} unfinished", subvolume.display()));
+impl Progress for News {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Command(command) => self.0.push(command.text(|seconds| seconds)),
+            Event::Problem(problem) => {
+                let offset = problem.stream_offset.unwrap();
+                self.0.push(format!("{:?} at {offset}", problem.kind));
+            }
+            Event::Finished { path, is_complete } => {
+                let outcome = if *is_complete {
+                    "finished"
+                } else {
+                    "unfinished"
+                };
+                self.0.push(format!("{} {outcome}", path.display()));
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
     }
 }
 
 #[test]
-fn an_observer_hears_of_commands_and_of_those_that_failed() {
+fn progress_has_commands_and_their_problems() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     let data = volume.root().create_subvolume("/data").unwrap();
     data.write("/file", b"content").unwrap();
@@ -741,7 +749,9 @@ fn receive_finds_its_parent_without_reading_all_other_subvolumes() {
     first.send(&mut whole).unwrap();
     let options = SendOptions::new().parent(&first);
     let second = Snapshot::open(&second).unwrap();
-    second.send_with(&options, &mut difference).unwrap();
+    second
+        .send_with(&options, &mut difference, &mut ())
+        .unwrap();
     let blocks = [3, 203].map(|others| {
         let backup = Volume::in_memory(VOLUME_BYTES).unwrap();
         backup.root().receive("/", &whole[..]).unwrap();

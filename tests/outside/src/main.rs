@@ -161,7 +161,7 @@ fn snapshots(volume: &Volume) -> Outcome {
 
     let (mut whole, mut difference) = (Vec::new(), Vec::new());
     first.send(&mut whole)?;
-    second.send_with(&SendOptions::new().parent(&first), &mut difference)?;
+    second.send_with(&SendOptions::new().parent(&first), &mut difference, &mut ())?;
     let backup = Volume::in_memory(256 << 20)?;
     let streams = [whole, difference].concat();
     let commands = StreamDump::open(&streams[..], |seconds| seconds)?;

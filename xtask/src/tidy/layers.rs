@@ -34,7 +34,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "access block_discard chunk_problem clock discard_geometry errno file_clone lock_table memory_limit nonblocking parity \
              process random read_errors registration signature thread",
-            "callers_lock loop_status mark uring",
+            "callers_lock loop_status mark progress uring",
             "loop_device",
             "error",
             "claim",
@@ -105,7 +105,8 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "escaped scoped_thread scratch",
             "diff format write_behind",
-            "dump receive send",
+            "dump",
+            "receive send",
         ],
     ),
     (
@@ -144,10 +145,10 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "ubtrfs",
         &[
-            "escaped handle host_owners lineage reexports",
+            "damage escaped handle host_owners lineage reexports",
             "transfer",
             "caller error",
-            "checking file_device metadata mkfs_options sibling_devices transfer_observer",
+            "sibling_devices checking file_device metadata mkfs_options",
             "changes file read_dir",
             "subvolume",
             "dir_builder",

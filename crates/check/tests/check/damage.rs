@@ -80,7 +80,7 @@ fn overwritten_sectors_never_panic() {
                 max_issues: 10,
                 ..CheckOptions::default()
             };
-            let report = check(&image.devices, &options, &mut |_| {}).unwrap();
+            let report = check(&image.devices, &options, &mut ()).unwrap();
             assert!(!report.is_clean(), "{name}, one in {one_in}");
         }
     }
@@ -200,7 +200,7 @@ fn backup_root_is_the_newest_of_an_earlier_transaction_that_can_be_read() {
             backup_root: true,
             ..CheckOptions::default()
         };
-        check_devices(devices_of(volume), &options, &mut |_| {})
+        check_devices(devices_of(volume), &options, &mut ())
     };
     // The superblock's totals, one of which is wrong, belong to the current root.
     let is_current = |report: Report| report.numbers().contains(&112);
@@ -230,7 +230,7 @@ fn of_crafted(volume: &Crafted) -> Report {
         max_issues: 10,
         ..CheckOptions::default()
     };
-    check_devices(devices_of(volume), &options, &mut |_| {}).unwrap()
+    check_devices(devices_of(volume), &options, &mut ()).unwrap()
 }
 
 /// A mutated block in the file of a volume with one device; restored when dropped.
@@ -259,7 +259,7 @@ fn progs(device: &Path) -> Output {
 
 fn ours(device: &PathBuf) -> Report {
     let options = CheckOptions::default();
-    check(std::slice::from_ref(device), &options, &mut |_| {}).unwrap()
+    check(std::slice::from_ref(device), &options, &mut ()).unwrap()
 }
 
 #[test]

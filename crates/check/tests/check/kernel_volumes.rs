@@ -26,7 +26,7 @@ fn checked(volume: &KernelVolume) -> Report {
         data_csums: true,
         ..CheckOptions::default()
     };
-    check(volume.devices(), &options, &mut |_| {}).unwrap()
+    check(volume.devices(), &options, &mut ()).unwrap()
 }
 
 #[test]
@@ -69,13 +69,13 @@ fn volumes_that_mkfs_filled_are_sound() {
         data_csums: true,
         ..CheckOptions::default()
     };
-    let report = check(std::slice::from_ref(&image), &options, &mut |_| {}).unwrap();
+    let report = check(std::slice::from_ref(&image), &options, &mut ()).unwrap();
     assert_spotless("filled by mkfs", &report);
     assert!(report.data_was_read && !report.is_dump);
 
     run("btrfs-image", &[], &[&image, &dump]);
     run("btrfs-image", &["-r"], &[&dump, &restored]);
-    let report = check(&[restored], &options, &mut |_| {}).unwrap();
+    let report = check(&[restored], &options, &mut ()).unwrap();
     // A restored dump has no superblock copies.
     assert_eq!(report.numbers(), [101], "{report}");
     assert_eq!([report.errors, report.warnings], [0; 2], "{report}");
@@ -116,7 +116,7 @@ fn figures_are_those_of_btrfs_progs() {
     }
     let image = ubtrfs_sim::images::image("crc32c-zstd").unwrap();
     let device = &image.devices[0];
-    let report = check(&image.devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+    let report = check(&image.devices, &CheckOptions::default(), &mut ()).unwrap();
     let figures = report.figures;
     let ours = [
         figures.bytes_used,
@@ -174,7 +174,7 @@ fn half_deleted_subvolumes_are_sound() {
         let report = check(
             std::slice::from_ref(&copy),
             &CheckOptions::default(),
-            &mut |_| {},
+            &mut (),
         );
         assert_spotless(&format!("round {round}"), &report.unwrap());
         let roots = run(
@@ -259,7 +259,7 @@ fn log_trees_are_read_and_take_free_space() {
     let report = check(
         std::slice::from_ref(&copy),
         &CheckOptions::default(),
-        &mut |_| {},
+        &mut (),
     );
     let report = report.unwrap();
     assert!(report.has_log);
@@ -282,7 +282,7 @@ fn log_trees_are_read_and_take_free_space() {
     let report = check(
         std::slice::from_ref(&unsummed),
         &CheckOptions::default(),
-        &mut |_| {},
+        &mut (),
     );
     let report = report.unwrap();
     assert_eq!(report.numbers(), [807], "{report}");
@@ -305,7 +305,7 @@ fn log_trees_are_read_and_take_free_space() {
         .into_iter()
         .map(|(path, device)| (path, device as Arc<dyn BlockDevice>))
         .collect();
-    let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+    let report = check_devices(devices, &CheckOptions::default(), &mut ()).unwrap();
     assert_eq!(report.numbers(), [112, 308, 402, 501, 503], "{report}");
 }
 
@@ -333,7 +333,7 @@ fn extent_may_be_preallocated_in_one_file_and_written_in_another() {
 
     let copies = [copy];
     let options = CheckOptions::default();
-    let waiting = check(&copies, &options, &mut |_| {}).unwrap();
+    let waiting = check(&copies, &options, &mut ()).unwrap();
     assert!(waiting.has_log);
     assert_spotless("with the log", &waiting);
     let mount = KernelMount::new(&copies, "").unwrap();
@@ -346,7 +346,7 @@ fn extent_may_be_preallocated_in_one_file_and_written_in_another() {
         [7; 65536]
     );
     mount.unmount().unwrap();
-    let replayed = check(&copies, &options, &mut |_| {}).unwrap();
+    let replayed = check(&copies, &options, &mut ()).unwrap();
     assert_spotless("replayed", &replayed);
     progs_verdict(&copies, true).unwrap();
 }
@@ -415,7 +415,7 @@ fn device_extents_of_two_leaves_that_overlap_are_named() {
     let copies = volume.devices().iter();
     let changed = copies.map(|file| craft::replace_in_keys(file, &old, &new).unwrap());
     assert!(changed.sum::<usize>() >= 2);
-    let report = check(volume.devices(), &CheckOptions::default(), &mut |_| {}).unwrap();
+    let report = check(volume.devices(), &CheckOptions::default(), &mut ()).unwrap();
     assert_eq!(report.numbers(), [206, 207, 209], "{report}");
 }
 

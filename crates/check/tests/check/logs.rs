@@ -70,7 +70,7 @@ fn judged(devices: &[PathBuf]) -> Report {
         data_csums: true,
         ..CheckOptions::default()
     };
-    check(devices, &options, &mut |_| {}).unwrap()
+    check(devices, &options, &mut ()).unwrap()
 }
 
 fn logs_are_sound(test: &str, spec: &MkfsSpec, options: &str, step: usize) {

@@ -96,7 +96,7 @@ pub(crate) fn check_it(devices: Devices) -> Report {
         max_issues: 12,
         ..CheckOptions::default()
     };
-    check_devices(devices, &options, &mut |_| {}).unwrap()
+    check_devices(devices, &options, &mut ()).unwrap()
 }
 
 pub(crate) fn all() -> Vec<Plant> {
@@ -266,7 +266,7 @@ fn missing_device_is_a_warning_if_it_is_allowed() {
             degraded,
             ..CheckOptions::default()
         };
-        let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+        let report = check_devices(devices, &options, &mut ()).unwrap();
         assert_eq!(report.numbers(), [106], "{report}");
         [report.errors, report.warnings]
     };

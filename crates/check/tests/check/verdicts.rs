@@ -74,7 +74,7 @@ fn ours(devices: &[PathBuf]) -> Report {
         max_issues: 12,
         ..CheckOptions::default()
     };
-    check(devices, &options, &mut |_| {}).unwrap()
+    check(devices, &options, &mut ()).unwrap()
 }
 
 /// Returns the numbers of errors, without warnings and notes.

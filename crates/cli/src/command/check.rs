@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,8 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde::Serialize;
 use ubtrfs::{
-    CheckIssue, CheckProgress, CheckReport, Checker, DeviceAccess, Holder, OpenCheck, Severity,
-    memory_limit,
+    CheckIssue, CheckReport, Checker, DeviceAccess, Event, Holder, OpenCheck, PhaseProgress,
+    Severity, memory_limit,
 };
 use ubtrfs_device::clock;
 
@@ -125,10 +126,11 @@ impl Check {
             console.start_progress(PROGRESS);
         }
         let mut phases = Shown::new(self.progress);
-        let report = check.run(&mut |progress: &CheckProgress| {
-            if shows_progress {
+        let report = check.run(&mut |event: &Event<'_>| {
+            if shows_progress && let Event::Phase(progress) = event {
                 phases.show(console, progress);
             }
+            ControlFlow::Continue(())
         });
         phases.end(console);
         console.end_progress();
@@ -242,7 +244,7 @@ fn is_mounted(holder: &Holder) -> bool {
 struct Shown {
     /// Whether to print counts too, as without a terminal.
     with_counts: bool,
-    last: Option<(CheckProgress, Instant)>,
+    last: Option<(PhaseProgress, Instant)>,
 }
 
 /// The time between two progress lines of one phase.
@@ -256,7 +258,7 @@ impl Shown {
         }
     }
 
-    fn show(&mut self, console: &mut Console, progress: &CheckProgress) {
+    fn show(&mut self, console: &mut Console, progress: &PhaseProgress) {
         let is_new = match &self.last {
             Some((last, _)) => last.phase != progress.phase,
             None => true,
@@ -293,8 +295,8 @@ impl Shown {
     }
 }
 
-fn subject(progress: &CheckProgress) -> String {
-    let CheckProgress {
+fn subject(progress: &PhaseProgress) -> String {
+    let PhaseProgress {
         phase,
         phases,
         subject,
@@ -303,8 +305,8 @@ fn subject(progress: &CheckProgress) -> String {
     format!("[{phase}/{phases}] checking {subject}")
 }
 
-fn counts(progress: &CheckProgress) -> String {
-    let CheckProgress { blocks, issues, .. } = progress;
+fn counts(progress: &PhaseProgress) -> String {
+    let PhaseProgress { blocks, issues, .. } = progress;
     format!("{}: {blocks} blocks, {issues} issues", subject(progress))
 }
 

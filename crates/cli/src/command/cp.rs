@@ -16,7 +16,7 @@ use ubtrfs_format::limits;
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
-use crate::presentation::transfer_console::{FilesConsole, TransferConsole};
+use crate::presentation::transfer_console::{TransferConsole, TreeWork};
 use crate::volume_access::changes::{Changes, NEW_FILE_MODE, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::operand::Operand;
@@ -130,9 +130,13 @@ impl Cp {
             .umask(umask())
     }
 
-    fn observer<'a>(&self, console: &'a mut Console) -> FilesConsole<'a> {
+    fn observer<'a>(&self, console: &'a mut Console) -> TransferConsole<'a> {
         let verbose = self.verbose || console.verbose > 0;
-        TransferConsole { console, verbose }.copying()
+        TransferConsole {
+            console,
+            verbose,
+            work: TreeWork::Copy,
+        }
     }
 
     /// Returns whether a link given as a source is followed: as in cp(1), unless -a is given.

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use anyhow::bail;
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
-use crate::presentation::transfer_console::{ArchiveConsole, TransferConsole};
+use crate::presentation::transfer_console::{TransferConsole, TreeWork};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::reason::Reasoned;
 
@@ -29,8 +29,11 @@ impl Export {
         let opened = self.volume.open(&self.location)?;
         let out = console.data_out()?;
         console.start_progress(COPY_PROGRESS);
-        let verbose = false;
-        let mut observer = ArchiveConsole(TransferConsole { console, verbose });
+        let mut observer = TransferConsole {
+            console,
+            verbose: false,
+            work: TreeWork::Archive,
+        };
         let path = self.location.path_within();
         let archived = opened.files.export_tar_with(path, out, &mut observer);
         Ok(archived.reason()?)

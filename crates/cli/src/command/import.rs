@@ -12,7 +12,7 @@ use ubtrfs::ImportOptions;
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
-use crate::presentation::transfer_console::TransferConsole;
+use crate::presentation::transfer_console::{TransferConsole, TreeWork};
 use crate::volume_access::changes::Changes;
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::reason::Reasoned;
@@ -55,7 +55,11 @@ impl Import {
         let verbose = self.verbose || console.verbose > 0;
         let shown_top = OsString::from_vec(self.location.to_outside());
         let options = ImportOptions::new().umask(umask()).shown_as(shown_top);
-        let mut observer = TransferConsole { console, verbose }.unpacking();
+        let mut observer = TransferConsole {
+            console,
+            verbose,
+            work: TreeWork::Unpack,
+        };
         let top = self.location.path_within();
         let unpacked = target
             .files

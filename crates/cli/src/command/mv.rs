@@ -10,7 +10,7 @@ use ubtrfs::{CopyOptions, RemoveOptions};
 
 use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
-use crate::presentation::transfer_console::TransferConsole;
+use crate::presentation::transfer_console::{TransferConsole, TreeWork};
 use crate::volume_access::changes::{Changes, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::place::{Named, PlaceError};
@@ -129,7 +129,11 @@ impl Mv {
         }
         let options = CopyOptions::new().umask(umask()).shown_as(shown);
         let verbose = false;
-        let mut observer = TransferConsole { console, verbose }.copying();
+        let mut observer = TransferConsole {
+            console,
+            verbose,
+            work: TreeWork::Copy,
+        };
         let path = source.path_within();
         let copied = files.copy_tree_with(path, &to.path, &options, &mut observer);
         copied.reason()?;
@@ -140,7 +144,11 @@ impl Mv {
         if failed_before {
             console.error_was_reported();
         }
-        let mut observer = TransferConsole { console, verbose };
+        let mut observer = TransferConsole {
+            console,
+            verbose,
+            work: TreeWork::Remove,
+        };
         let options = RemoveOptions::new().enter_subvolumes(true);
         let removed = files.remove_tree_with(path, &options, &mut observer);
         Ok(removed.reason()?)

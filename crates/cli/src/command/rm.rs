@@ -5,7 +5,7 @@ use ubtrfs::RemoveOptions;
 
 use crate::presentation::console::Console;
 use crate::presentation::console::REMOVAL_PROGRESS;
-use crate::presentation::transfer_console::TransferConsole;
+use crate::presentation::transfer_console::{TransferConsole, TreeWork};
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::place::{Named, PlaceError};
@@ -77,7 +77,11 @@ impl Rm {
             return removed.reason().with_context(refused);
         }
         let verbose = self.verbose || console.verbose > 0;
-        let mut observer = TransferConsole { console, verbose };
+        let mut observer = TransferConsole {
+            console,
+            verbose,
+            work: TreeWork::Remove,
+        };
         let options = RemoveOptions::new().enter_subvolumes(true);
         let removed = files.remove_tree_with(location.path_within(), &options, &mut observer);
         removed.reason().with_context(refused)

@@ -1,146 +1,103 @@
 //! Console messages and progress of copying, unpacking, archiving and removing trees, and of filling volumes.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use ubtrfs::{FileType, FillObserver, RemovalObserver, TransferObserver, TransferProblem};
+use ubtrfs::{Effect, Event, FileKind, Problem, Progress};
 
 use crate::presentation::console::Console;
 use crate::presentation::interrupt;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
 
-/// A console that displays the progress of a transfer.
+/// The work on a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TreeWork {
+    Copy,
+    Unpack,
+    Archive,
+    Remove,
+}
+
+/// A console that displays the progress of work on a tree.
 #[derive(Debug)]
 pub(crate) struct TransferConsole<'a> {
     pub(crate) console: &'a mut Console,
     /// Name each file.
     pub(crate) verbose: bool,
+    pub(crate) work: TreeWork,
 }
 
-impl<'a> TransferConsole<'a> {
-    pub(crate) fn copying(self) -> FilesConsole<'a> {
-        let verb = "copy";
-        FilesConsole {
-            transfer: self,
-            verb,
-        }
-    }
-
-    pub(crate) fn unpacking(self) -> FilesConsole<'a> {
-        let verb = "unpack";
-        FilesConsole {
-            transfer: self,
-            verb,
-        }
-    }
-
-    fn show_path(&self, path: &[u8]) {
+impl TransferConsole<'_> {
+    fn show_path(&self, path: &Path) {
         if let Some(bar) = self.console.progress() {
-            bar.set_message(Escaped(path).to_string());
+            bar.set_message(Escaped::of(path).to_string());
         }
     }
 
-    fn show_bytes(&self, len_bytes: u64) {
+    fn show_advance(&self, delta: u64) {
         if let Some(bar) = self.console.progress() {
-            bar.inc(len_bytes);
+            bar.inc(delta);
         }
     }
 
-    fn begin(&mut self, path: &[u8]) {
+    fn begin(&mut self, path: &Path) {
         self.show_path(path);
         if self.verbose {
-            let _ = writeln!(self.console.out, "{}", ShellQuoted(path));
-        }
-    }
-}
-
-/// Displays copying or unpacking.
-#[derive(Debug)]
-pub(crate) struct FilesConsole<'a> {
-    transfer: TransferConsole<'a>,
-    verb: &'static str,
-}
-
-impl TransferObserver for FilesConsole<'_> {
-    fn begin(&mut self, path: &Path) {
-        self.transfer.begin(path.as_os_str().as_bytes());
-    }
-
-    fn transferred(&mut self, len_bytes: u64) {
-        self.transfer.show_bytes(len_bytes);
-    }
-
-    fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        let (path, verb) = (Escaped::of(path), self.verb);
-        let console = &mut self.transfer.console;
-        if problem.is_partial() {
-            console.error(format_args!("'{path}': {problem}"))
-        } else {
-            console.error(format_args!("cannot {verb} '{path}': {problem}"))
+            let path = ShellQuoted(path.as_os_str().as_bytes());
+            let _ = writeln!(self.console.out, "{path}");
         }
     }
 
-    fn is_cancelled(&mut self) -> bool {
-        interrupt::take()
-    }
-}
-
-/// Displays archiving, without naming files.
-#[derive(Debug)]
-pub(crate) struct ArchiveConsole<'a>(pub(crate) TransferConsole<'a>);
-
-impl TransferObserver for ArchiveConsole<'_> {
-    fn begin(&mut self, path: &Path) {
-        self.0.show_path(path.as_os_str().as_bytes());
-    }
-
-    fn transferred(&mut self, len_bytes: u64) {
-        self.0.show_bytes(len_bytes);
-    }
-
-    fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        let message = format!("'{}': {problem}", Escaped::of(path));
-        if problem.is_of_kind() {
-            self.0.console.warning(message)
-        } else {
-            self.0.console.error(message)
-        }
-    }
-
-    fn is_cancelled(&mut self) -> bool {
-        interrupt::take()
-    }
-}
-
-impl RemovalObserver for TransferConsole<'_> {
-    fn removed(&mut self, path: &Path, file_type: FileType) {
-        let path = path.as_os_str().as_bytes();
-        if let Some(bar) = self.console.progress() {
-            bar.inc(1);
-            bar.set_message(Escaped(path).to_string());
-        }
+    fn removed(&mut self, path: &Path, kind: FileKind) {
+        self.show_advance(1);
+        self.show_path(path);
         if self.verbose {
-            let done = if file_type.is_dir() {
-                "removed directory"
-            } else {
-                "removed"
+            let path = ShellQuoted(path.as_os_str().as_bytes());
+            let done = match kind {
+                FileKind::Directory => "removed directory",
+                _ => "removed",
             };
-            let _ = writeln!(self.console.out, "{done} {}", ShellQuoted(path));
+            let _ = writeln!(self.console.out, "{done} {path}");
         }
     }
 
-    fn failed(&mut self, path: &Path, error: ubtrfs::Error) -> ubtrfs::Result<()> {
-        let path = Escaped::of(path);
-        let reason = error.reason();
-        self.console
-            .error(format_args!("cannot remove '{path}': {reason}"));
-        Ok(())
+    fn problem(&mut self, problem: &Problem) {
+        let (path, message) = (Escaped::of(&problem.path), &problem.message);
+        let verb = match self.work {
+            TreeWork::Copy => "copy",
+            TreeWork::Unpack => "unpack",
+            TreeWork::Remove => "remove",
+            TreeWork::Archive => {
+                let message = format!("'{path}': {message}");
+                return match problem.effect {
+                    Effect::Unsupported => self.console.warning(message),
+                    _ => self.console.error(message),
+                };
+            }
+        };
+        match problem.effect {
+            Effect::Incomplete => self.console.error(format_args!("'{path}': {message}")),
+            _ => {
+                let text = format_args!("cannot {verb} '{path}': {message}");
+                self.console.error(text)
+            }
+        }
     }
+}
 
-    fn is_cancelled(&mut self) -> bool {
-        interrupt::take()
+impl Progress for TransferConsole<'_> {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Begin { path } => self.begin(path),
+            Event::Advance { bytes } => self.show_advance(*bytes),
+            Event::Removed { path, kind } => self.removed(path, *kind),
+            Event::Problem(problem) => self.problem(problem),
+            _ => {}
+        }
+        unless_interrupted()
     }
 }
 
@@ -155,20 +112,22 @@ impl FillConsole {
     }
 }
 
-impl FillObserver for FillConsole {
-    fn begin(&mut self, path: &Path) {
-        if let Some(bar) = &self.0 {
-            bar.set_message(Escaped::of(path).to_string());
+impl Progress for FillConsole {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match (event, &self.0) {
+            (Event::Begin { path }, Some(bar)) => bar.set_message(Escaped::of(path).to_string()),
+            (Event::Advance { bytes }, Some(bar)) => bar.inc(*bytes),
+            _ => {}
         }
+        unless_interrupted()
     }
+}
 
-    fn transferred(&mut self, len_bytes: u64) {
-        if let Some(bar) = &self.0 {
-            bar.inc(len_bytes);
-        }
-    }
-
-    fn is_cancelled(&mut self) -> bool {
-        interrupt::take()
+/// Continues unless a signal arrived.
+fn unless_interrupted() -> ControlFlow<()> {
+    if interrupt::take() {
+        ControlFlow::Break(())
+    } else {
+        ControlFlow::Continue(())
     }
 }

@@ -282,6 +282,6 @@ fn replaced_checksums_join_nothing() {
         data_csums: true,
         ..CheckOptions::default()
     };
-    let report = check_devices(vec![("memory".into(), cut)], &options, &mut |_| {}).unwrap();
+    let report = check_devices(vec![("memory".into(), cut)], &options, &mut ()).unwrap();
     assert!(report.is_spotless(), "{report}");
 }

@@ -107,12 +107,12 @@ fn judge(what: &str, case: &Case, by: By, devices: &[PathBuf], live: &Manifest, 
             data_csums: true,
             ..CheckOptions::default()
         };
-        let report = check(devices, &options, &mut |_| {}).unwrap();
+        let report = check(devices, &options, &mut ()).unwrap();
         assert!(report.is_clean(), "{what}: {when}: {report}");
         progs_verdict(devices, !has_parity).unwrap_or_else(|said| panic!("{what}: {when}: {said}"));
     };
     if by == By::Kernel && has_hole_items {
-        let report = check(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+        let report = check(devices, &CheckOptions::default(), &mut ()).unwrap();
         assert!(report.has_log && report.is_clean(), "{what}: {report}");
     } else {
         verdict(devices, "before");

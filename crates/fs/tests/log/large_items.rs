@@ -60,7 +60,7 @@ fn has_log(device: &dyn BlockDevice) -> bool {
 }
 
 fn outgrown(devices: Vec<Arc<dyn BlockDevice>>) -> Report {
-    check_devices(named(devices), &CheckOptions::default(), &mut |_| {}).unwrap()
+    check_devices(named(devices), &CheckOptions::default(), &mut ()).unwrap()
 }
 
 /// LOG-WRITE-4

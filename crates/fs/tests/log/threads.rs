@@ -89,7 +89,7 @@ fn judge(cut: Cut) {
         ..CheckOptions::default()
     };
     let devices = vec![("memory".into(), device as Arc<dyn BlockDevice>)];
-    let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+    let report = check_devices(devices, &options, &mut ()).unwrap();
     assert!(report.is_spotless(), "{report}");
 }
 

@@ -143,7 +143,7 @@ fn judge(test: &str, name: &str, made: &KernelVolume, volume: &Arc<Volume>) {
     assert!(read.superblock().has_log(), "{what}");
     assert_same(&what, &live, &shown::manifest(&read), &OF_DIRECTORIES);
     drop(read);
-    let report = check(&devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+    let report = check(&devices, &CheckOptions::default(), &mut ()).unwrap();
     assert!(report.has_log && report.is_spotless(), "{what}: {report}");
     progs_verdict(&devices, true).unwrap_or_else(|said| panic!("{what}: before: {said}"));
     let mount = KernelMount::new(&devices, "").unwrap();

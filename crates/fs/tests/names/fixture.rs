@@ -60,7 +60,7 @@ impl World {
     pub(crate) fn assert_sound(&self) {
         let device: Arc<dyn BlockDevice> = self.device.clone();
         let devices = vec![(PathBuf::from("memory"), device)];
-        let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+        let report = check_devices(devices, &CheckOptions::default(), &mut ()).unwrap();
         assert!(report.is_spotless(), "{:?}", report.issues);
     }
 

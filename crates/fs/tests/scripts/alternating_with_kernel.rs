@@ -83,7 +83,7 @@ fn turn(
 
 /// Checks the volume, which is not in use.
 fn judge(volume: &KernelVolume, model: &ModelFs) -> Result<(), Problem> {
-    let report = check(volume.devices(), &CheckOptions::default(), &mut |_| {}).unwrap();
+    let report = check(volume.devices(), &CheckOptions::default(), &mut ()).unwrap();
     if !report.is_spotless() {
         return Err(unclean(&report));
     }

@@ -81,7 +81,7 @@ impl EngineTarget {
         self.volume().close().map_err(errno)?;
         self.volume = None;
         let report =
-            check_devices(self.devices.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
+            check_devices(self.devices.clone(), &CheckOptions::default(), &mut ()).unwrap();
         if !report.is_spotless() {
             // As an error, so that the script can be shortened.
             eprintln!("{report}");

@@ -236,7 +236,7 @@ fn check(devices: &Devices) -> std::result::Result<Report, String> {
         data_csums: true,
         ..CheckOptions::default()
     };
-    check_devices(named(devices), &options, &mut |_| {}).map_err(|error| error.to_string())
+    check_devices(named(devices), &options, &mut ()).map_err(|error| error.to_string())
 }
 
 /// Returns the numbers of the faults found, and of those that follow with the next commit.

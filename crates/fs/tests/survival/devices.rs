@@ -150,7 +150,7 @@ fn report(devices: &Devices) -> std::result::Result<Report, String> {
         data_csums: true,
         ..CheckOptions::default()
     };
-    let report = check_devices(named(devices), &options, &mut |_| {});
+    let report = check_devices(named(devices), &options, &mut ());
     report.map_err(|error| error.to_string())
 }
 

@@ -31,9 +31,9 @@ use super::data_space::DataSpace;
 use super::encode::{Coding, Part};
 use super::error::FillError;
 use super::marks::Marks;
-use super::observer::Watch;
 use super::scratch::Scratch;
 use super::source::{Attributes, Times};
+use super::watch::FillWatch;
 use crate::archive::{Member, MemberBody, Members, OwnerNames};
 use crate::error::MkfsError;
 
@@ -72,9 +72,9 @@ impl Archive {
     }
 
     /// Reads all members of a seekable archive.
-    pub(super) fn scan(&mut self, watch: &mut Watch<'_>) -> Result<(), FillError> {
+    pub(super) fn scan(&mut self, watch: &mut FillWatch<'_>) -> Result<(), FillError> {
         while let Some(member) = self.members.next_member()? {
-            watch.ask()?;
+            watch.poll()?;
             self.visit(member, None)?;
         }
         Ok(self.names.finish()?)
@@ -84,7 +84,7 @@ impl Archive {
     pub(super) fn receive(
         &mut self,
         data: &mut DataSpace<'_>,
-        watch: &mut Watch<'_>,
+        watch: &mut FillWatch<'_>,
     ) -> Result<(), FillError> {
         while let Some(member) = self.members.next_member()? {
             watch.begin(|| PathBuf::from(OsStr::from_bytes(&member.path)))?;
@@ -126,7 +126,7 @@ impl Archive {
     fn visit(
         &mut self,
         member: Member,
-        placing: Option<(&mut DataSpace<'_>, &mut Watch<'_>)>,
+        placing: Option<(&mut DataSpace<'_>, &mut FillWatch<'_>)>,
     ) -> Result<(), FillError> {
         let path = &member.path;
         member.check().map_err(|limit| FillError::Limit {
@@ -165,11 +165,11 @@ impl Archive {
                         let mut emit = |part| match part {
                             Part::Inline(inline) => {
                                 place.inline(&inline)?;
-                                Ok(watch.transferred(inline.file_bytes)?)
+                                Ok(watch.advance(inline.file_bytes)?)
                             }
                             Part::Piece(piece) => {
                                 data.place(&piece, &mut |extent| place.extent(extent))?;
-                                Ok(watch.transferred(piece.file_bytes)?)
+                                Ok(watch.advance(piece.file_bytes)?)
                             }
                         };
                         let read = &mut read_stream(stream, offset);

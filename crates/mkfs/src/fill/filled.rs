@@ -10,8 +10,8 @@ use ubtrfs_spill::Log;
 
 use super::data_space::{PlacedData, PlacedExtent};
 use super::item_sorter::SortedItems;
-use super::observer::Watch;
 use super::scratch::Scratch;
+use super::watch::FillWatch;
 use crate::chunks::Place;
 use crate::error::MkfsError;
 use crate::extents::data_extent;
@@ -27,7 +27,7 @@ pub(super) struct Filled<'a, 'o> {
     pub(super) extents: ExtentLog,
     pub(super) data: PlacedData,
     /// Consulted during each pass over the items, because there are several.
-    pub(super) watch: RefCell<Watch<'o>>,
+    pub(super) watch: RefCell<FillWatch<'o>>,
 }
 
 impl Files for Filled<'_, '_> {

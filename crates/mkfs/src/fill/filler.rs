@@ -36,10 +36,10 @@ use super::filled::ExtentLog;
 use super::inode::{Name, dir_entry, put_name, put_names, put_xattrs};
 use super::item_sorter::{ItemSorter, Record, SortedItems};
 use super::marks::DENSE;
-use super::observer::Watch;
 use super::scratch::Scratch;
 use super::source::{Attributes, Body, Event, LinkId, Source};
 use super::times::TimeRule;
+use super::watch::FillWatch;
 use super::{FillStats, SubvolumeRequest};
 use crate::files::{Subvolume, SubvolumeEntry};
 use crate::options::Geometry;
@@ -65,7 +65,7 @@ pub(super) struct FillerSetup<'a> {
 pub(super) struct Filler<'a, 'd> {
     setup: FillerSetup<'a>,
     data: &'d mut DataSpace<'a>,
-    watch: Watch<'d>,
+    watch: FillWatch<'d>,
     items: ItemSorter,
     extents: ExtentLog,
     subvolumes: Vec<Numbered>,
@@ -105,7 +105,7 @@ impl<'a, 'd> Filler<'a, 'd> {
     pub(super) fn new(
         setup: FillerSetup<'a>,
         data: &'d mut DataSpace<'a>,
-        watch: Watch<'d>,
+        watch: FillWatch<'d>,
     ) -> Filler<'a, 'd> {
         let scratch = setup.scratch;
         Filler {

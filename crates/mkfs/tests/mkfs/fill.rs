@@ -2,18 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use ubtrfs_device::progress::{Event, Progress};
 use ubtrfs_device::{BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fs::OpenOptions;
 use ubtrfs_mkfs::archive::OwnerNames;
 use ubtrfs_mkfs::{
-    ArchiveReader, FillError, FillObserver, FillOptions, FilledVolume, Growth, Identity, Input,
-    MkfsError, MkfsOptions, Scratch, TimeRule, fill,
+    ArchiveReader, FillError, FillOptions, FilledVolume, Growth, Identity, Input, MkfsError,
+    MkfsOptions, Scratch, TimeRule, fill,
 };
 use ubtrfs_spill::ScratchDir;
 
@@ -69,7 +71,7 @@ fn run(
         .map(|device| (*device, device.len_bytes()))
         .collect();
     let input = Input::Folder(PathBuf::from(source));
-    fill(&mkfs_options, identity, &sized, input, options, None)
+    fill(&mkfs_options, identity, &sized, input, options, &mut ())
 }
 
 #[test]
@@ -246,27 +248,28 @@ fn budget_does_not_show() {
     assert!(images.windows(2).all(|pair| pair[0] == pair[1]));
 }
 
-/// Cancels a fill after a number of checks, and counts its events.
+/// Cancels a fill at an event, and counts the events.
 #[derive(Debug, Default)]
 struct Counting {
-    asked: usize,
+    events: usize,
     end_at: Option<usize>,
     paths: Vec<PathBuf>,
     bytes: u64,
 }
 
-impl FillObserver for Counting {
-    fn begin(&mut self, path: &Path) {
-        self.paths.push(path.to_owned());
-    }
-
-    fn transferred(&mut self, len_bytes: u64) {
-        self.bytes += len_bytes;
-    }
-
-    fn is_cancelled(&mut self) -> bool {
-        self.asked += 1;
-        Some(self.asked) == self.end_at
+impl Progress for Counting {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Begin { path } => self.paths.push(path.to_path_buf()),
+            Event::Advance { bytes } => self.bytes += bytes,
+            _ => {}
+        }
+        self.events += 1;
+        if Some(self.events) == self.end_at {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }
 
@@ -283,23 +286,22 @@ fn observed(
     let sized: [(&dyn BlockDevice, u64); 1] = [(device, device.len_bytes())];
     let mkfs_options = MkfsOptions::default();
     let options = fill_options(Growth::Never);
-    let watched = Some(&mut observer as &mut dyn FillObserver);
     let made = fill(
         &mkfs_options,
         &identity(1),
         &sized,
         input,
         &options,
-        watched,
+        &mut observer,
     );
     (made, observer)
 }
 
 #[test]
-fn observer_hears_of_each_file_and_ends_the_filling_anywhere() {
+fn progress_has_each_file_and_can_cancel_the_fill_at_each_event() {
     let source = folder(3);
     fs::write(source.path().join("zeros"), vec![0; MIB as usize]).unwrap();
-    // Enough items for several checks during the building of the trees.
+    // Enough items for several events during the building of the trees.
     for number in 0..1200 {
         fs::write(source.path().join(format!("sub/empty-{number}")), "").unwrap();
     }
@@ -341,20 +343,20 @@ fn observer_hears_of_each_file_and_ends_the_filling_anywhere() {
             "{kind}"
         );
         assert!(
-            heard.asked > heard.paths.len() + 5,
+            heard.events > heard.paths.len() + 5,
             "{kind}: {}",
-            heard.asked
+            heard.events
         );
 
-        let near_the_end = heard.asked - 8..=heard.asked;
-        let at = (1..heard.asked).step_by(199).chain(near_the_end);
+        let near_the_end = heard.events - 8..=heard.events;
+        let at = (1..heard.events).step_by(199).chain(near_the_end);
         for end_at in at {
             let device = MemDevice::new(300 * MIB);
             let (made, again) = observed(&device, input(), Some(end_at));
             let error = made.unwrap_err();
-            let is_cancelled = matches!(error, FillError::Mkfs(MkfsError::Cancelled));
+            let is_cancelled = matches!(error, FillError::Mkfs(MkfsError::Cancelled(_)));
             assert!(is_cancelled, "{kind} {end_at}: {error}");
-            assert_eq!(again.asked, end_at, "{kind}: it was asked again");
+            assert_eq!(again.events, end_at, "{kind}: an event followed");
             assert_eq!(volume_on(&device), None, "{kind} {end_at}");
         }
     }

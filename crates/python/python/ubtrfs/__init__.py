@@ -480,8 +480,8 @@ class Subvolume:
         """Copies a file, or a directory with all its contents. Data is shared.
 
         If files cannot be copied, the others are, and TransferError is raised at the end. `progress` is called with a
-        Progress before each file and after each part of its data, as in all long calls. If it raises an exception, the
-        call ends with that exception, and completed work is kept.
+        Progress before each file, after each part of its data and for each problem, as in all long calls. If it raises
+        an exception, the call ends with that exception, and completed work is kept.
         """
         _raise_problems(_ubtrfs.copy_tree(self._tree, os.fsencode(src), os.fsencode(dst), _hearing(progress)))
 
@@ -586,12 +586,14 @@ def _hearing(progress: _Hears) -> "_ubtrfs._Hears":
     hear = progress
 
     def report(
+        event: str,
         path: Optional[bytes],
+        message: Optional[str],
         subject: Optional[str],
         phases: Tuple[int, int],
         counts: Tuple[int, int, int, int],
     ) -> None:
-        hear(Progress(None if path is None else os.fsdecode(path), subject, *phases, *counts))
+        hear(Progress(event, None if path is None else os.fsdecode(path), message, subject, *phases, *counts))
 
     return report
 

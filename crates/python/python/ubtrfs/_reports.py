@@ -120,8 +120,13 @@ class Change:
 class Progress:
     """The progress of a long call. Counts are totals of the whole call, and 0 if they do not apply to it."""
 
-    #: The current file. For a received stream, the subvolume and the path within.
+    #: "begin" of a file or command, "advance", "phase" of a check, "problem" of a file or command, "removed", "finished"
+    #: or "unfinished" subvolume of a stream. Later versions may have others.
+    event: str
+    #: The file of the event or the current file. For a received stream, the subvolume and the path within.
     path: Optional[str]
+    #: The reason of a problem, for display.
+    message: Optional[str]
     #: The subject of a check, for display, such as "extents".
     subject: Optional[str]
     #: The number of the phase of a check, from 1.

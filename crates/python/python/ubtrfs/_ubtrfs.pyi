@@ -69,9 +69,19 @@ class Opening(TypedDict):
     discard: bool
 
 _Told = tuple[int, list[tuple[bytes, str]]]
-# The path, the subject, the phases, then files, bytes, blocks and issues.
+# The event, the path, the message, the subject, the phases, then files, bytes, blocks and issues.
 _Hears = Optional[
-    Callable[[Optional[bytes], Optional[str], tuple[int, int], tuple[int, int, int, int]], object]
+    Callable[
+        [
+            str,
+            Optional[bytes],
+            Optional[str],
+            Optional[str],
+            tuple[int, int],
+            tuple[int, int, int, int],
+        ],
+        object,
+    ]
 ]
 _T = TypeVar("_T")
 

@@ -6,7 +6,7 @@ use super::encoded::Encoded;
 use super::error::CommandFault;
 use super::path::{TreePath, subvolume_name};
 use super::target::{CloneSource, Device, NewFile, Sent, SetAttributes};
-use super::{Current, Receiver, TYPE};
+use super::{Current, Receiver, TYPE, report};
 use crate::format::Command;
 
 const CHAR_DEVICE: u64 = 0o020_000;
@@ -44,7 +44,7 @@ impl Receiver<'_> {
         if !current.is_begun {
             return Err(CommandFault::NotBegun);
         }
-        self.observer.begin(&current.name, command);
+        report(&mut self.watch, &current.name, command);
         match *command {
             Command::Write { .. } | Command::Clone { .. } | Command::EncodedWrite { .. } => {
                 self.apply_data(command)
@@ -85,7 +85,7 @@ impl Receiver<'_> {
         parent: Option<Sent>,
     ) -> Applied {
         if let Some(left) = self.current.take().filter(|left| left.is_begun) {
-            self.observer.unfinished(&left.name);
+            let _ = self.watch.finished(&left.name, false);
         }
         let name = subvolume_name(name)?;
         self.current = Some(Current {
@@ -94,7 +94,7 @@ impl Receiver<'_> {
             is_sound: true,
             is_begun: false,
         });
-        self.observer.begin(name, command);
+        report(&mut self.watch, name, command);
         match parent {
             None => self.target.create_subvolume(name)?,
             Some(parent) => self.target.create_snapshot(name, &parent)?,
@@ -112,7 +112,7 @@ impl Receiver<'_> {
         };
         if current.is_begun && current.is_sound {
             self.target.finish(&current.sent)?;
-            self.observer.finished(&current.name);
+            let _ = self.watch.finished(&current.name, true);
             self.current = None;
         }
         Ok(())

@@ -15,7 +15,7 @@ use ubtrfs_fs::FileTime;
 use super::error::{CommandFault, ReceiveFault};
 use super::path::TreePath;
 use super::target::{NewFile, SetAttributes};
-use super::{Failed, Receiver, TYPE};
+use super::{Failed, Receiver, TYPE, report};
 use crate::format::{Command, CommandKind, Time};
 
 const PERMISSIONS: u64 = 0o7777;
@@ -235,7 +235,7 @@ impl Receiver<'_> {
             },
         };
         if is_done {
-            self.observer.begin(&current.name, command);
+            report(&mut self.watch, &current.name, command);
         }
         is_done
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use rustix::io::Errno;
+use ubtrfs_device::progress::Cancelled;
 
 use super::encoded::EncodedFault;
 use super::path::PathFault;
@@ -26,9 +27,8 @@ pub enum ReceiveFault {
     /// The errors were reported one by one.
     #[error("{0} commands failed")]
     Commands(u64),
-    /// Cancelled by the observer.
-    #[error("cancelled")]
-    Cancelled,
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }
 
 impl ReceiveError {
@@ -38,7 +38,7 @@ impl ReceiveError {
             ReceiveFault::Stream(error) => error.errno(),
             ReceiveFault::Command(error) => error.errno(),
             ReceiveFault::Commands(_) => Errno::IO,
-            ReceiveFault::Cancelled => Errno::INTR,
+            ReceiveFault::Cancelled(_) => Errno::INTR,
         }
     }
 }

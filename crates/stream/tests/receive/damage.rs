@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use ubtrfs_device::progress::{Event, Progress};
 use ubtrfs_format::compress::{Compression, compress};
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
@@ -14,8 +15,7 @@ use ubtrfs_sim::fault::{Fault, FaultDevice};
 use ubtrfs_sim::record::{CrashPlan, Recorder};
 use ubtrfs_sim::{Rng, new_volume};
 use ubtrfs_stream::{
-    Command, ReceiveObserver, ReceiveOptions, Receiver, StreamReader, StreamVersion, StreamWriter,
-    VolumeTarget,
+    Command, ReceiveOptions, Receiver, StreamReader, StreamVersion, StreamWriter, VolumeTarget,
 };
 
 use crate::fixture::{
@@ -298,13 +298,16 @@ fn data_that_is_lost_leaves_the_subvolume_unfinished() {
 /// Makes the device lose the next writes, but no later ones.
 struct LosesData(Arc<FaultDevice>);
 
-impl ReceiveObserver for LosesData {
-    fn begin(&mut self, _subvolume: &[u8], command: &Command<'_>) {
-        if let Command::Write { .. } = command {
+impl Progress for LosesData {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        if let Event::Command(command) = event
+            && command.name() == "write"
+        {
             let next = self.0.counts().writes;
             // Both parts of the data together, or only the first one.
             (next..next + 3).for_each(|nth| self.0.add(Fault::Write { nth }));
         }
+        ControlFlow::Continue(())
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn assert_sound(device: &MemDevice) {
         ..CheckOptions::default()
     };
     let devices = vec![(PathBuf::from("memory"), device)];
-    let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+    let report = check_devices(devices, &options, &mut ()).unwrap();
     let issues: Vec<String> = report.issues.iter().map(ToString::to_string).collect();
     // A superblock copy that was not written is irrelevant.
     assert!(report.is_clean(), "{issues:#?}");

@@ -1,10 +1,12 @@
 //! Random writes, encoded writes, clones, holes and truncations of three files, compared with a model in memory.
 //! There are commits in between.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_device::BlockDevice;
+use ubtrfs_device::progress::{Event, Progress};
 use ubtrfs_format::compress::{Compression, compress};
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
@@ -13,8 +15,7 @@ use ubtrfs_fs::{Compress, OpenOptions, Volume};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::Rng;
 use ubtrfs_stream::{
-    Command, ReceiveObserver, ReceiveOptions, Receiver, StreamReader, StreamVersion, StreamWriter,
-    VolumeTarget,
+    Command, ReceiveOptions, Receiver, StreamReader, StreamVersion, StreamWriter, VolumeTarget,
 };
 
 use crate::fixture::{MIB, SECTOR, assert_sound, device_with, is_soak, plain};
@@ -27,11 +28,12 @@ struct Commits<'a> {
     rng: Rng,
 }
 
-impl ReceiveObserver for Commits<'_> {
-    fn begin(&mut self, _subvolume: &[u8], _command: &Command<'_>) {
-        if self.rng.one_in(8) {
+impl Progress for Commits<'_> {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        if matches!(event, Event::Command(_)) && self.rng.one_in(8) {
             self.volume.sync().unwrap();
         }
+        ControlFlow::Continue(())
     }
 }
 

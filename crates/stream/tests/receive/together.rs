@@ -1,12 +1,15 @@
 //! Adjacent commands that are executed together.
 
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use ubtrfs_device::progress::{Event, Progress};
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_fs::{FileTime, Volume};
 use ubtrfs_stream::{
-    Command, CommandError, ReceiveObserver, ReceiveOptions, Receiver, StreamReader, StreamVersion,
-    StreamWriter, Time, VolumeTarget,
+    Command, ReceiveOptions, Receiver, StreamReader, StreamVersion, StreamWriter, Time,
+    VolumeTarget,
 };
 
 use crate::fixture::{MIB, SUBVOL, assert_sound, new_device, open, receive};
@@ -76,13 +79,20 @@ fn last_command_about_an_attribute_counts() {
     assert_eq!(attributes(&volume, b"s/b"), (30, 31, 0o640, 300, 301));
 }
 
+/// The name, the offset and the file of each failed command.
 #[derive(Default)]
-struct Failures(Vec<(&'static str, u64, Vec<u8>)>);
+struct Failures(Vec<(String, u64, Vec<u8>)>);
 
-impl ReceiveObserver for Failures {
-    fn failed(&mut self, error: CommandError) {
-        let path = error.path.clone().unwrap_or_default();
-        self.0.push((error.command.name(), error.offset, path));
+impl Progress for Failures {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        if let Event::Problem(problem) = event {
+            let (name, _) = problem.message.split_once(' ').unwrap();
+            let path = problem.path.strip_prefix("s").unwrap();
+            let path = path.as_os_str().as_bytes().to_vec();
+            let offset = problem.stream_offset.unwrap();
+            self.0.push((name.to_owned(), offset, path));
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -119,10 +129,10 @@ fn each_command_that_fails_is_named() {
     // DEFERRED-1: all commands are executed, although the stream has no end.
     let (volume, failures) = receive_all(&stream);
     let wanted = [
-        ("chown", offset(1), b"gone".to_vec()),
-        ("chmod", offset(2), b"gone".to_vec()),
-        ("utimes", offset(3), b"gone".to_vec()),
-        ("utimes", offset(6), b"lost".to_vec()),
+        ("chown".to_owned(), offset(1), b"gone".to_vec()),
+        ("chmod".to_owned(), offset(2), b"gone".to_vec()),
+        ("utimes".to_owned(), offset(3), b"gone".to_vec()),
+        ("utimes".to_owned(), offset(6), b"lost".to_vec()),
     ];
     assert_eq!(failures.0, wanted);
     let (uid, gid, mode, ..) = attributes(&volume, b"s/a");
@@ -246,10 +256,10 @@ fn each_of_two_failures_is_named() {
     let (volume, failures) = receive_all(&stream);
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let wanted = [
-        ("mkfile", offset(1), b"a".to_vec()),
-        ("rename", offset(2), b"a".to_vec()),
-        ("mkfile", offset(3), b"gone/b".to_vec()),
-        ("rename", offset(4), b"gone/b".to_vec()),
+        ("mkfile".to_owned(), offset(1), b"a".to_vec()),
+        ("rename".to_owned(), offset(2), b"a".to_vec()),
+        ("mkfile".to_owned(), offset(3), b"gone/b".to_vec()),
+        ("rename".to_owned(), offset(4), b"gone/b".to_vec()),
     ];
     assert_eq!(failures.0, wanted);
     // DEFERRED-1
@@ -330,12 +340,12 @@ fn each_command_of_a_file_that_cannot_be_made_is_named() {
     let offset = |at: usize| stream_of(&commands[..at]).len() as u64;
     let (volume, failures) = receive_all(&stream);
     let wanted = [
-        ("mkfile", offset(1), b"gone/b".to_vec()),
-        ("write", offset(2), b"gone/b".to_vec()),
-        ("chown", offset(3), b"gone/b".to_vec()),
-        ("utimes", offset(4), b"gone/b".to_vec()),
-        ("rename", offset(6), b"c".to_vec()),
-        ("write", offset(7), b"gone/c".to_vec()),
+        ("mkfile".to_owned(), offset(1), b"gone/b".to_vec()),
+        ("write".to_owned(), offset(2), b"gone/b".to_vec()),
+        ("chown".to_owned(), offset(3), b"gone/b".to_vec()),
+        ("utimes".to_owned(), offset(4), b"gone/b".to_vec()),
+        ("rename".to_owned(), offset(6), b"c".to_vec()),
+        ("write".to_owned(), offset(7), b"gone/c".to_vec()),
     ];
     assert_eq!(failures.0, wanted);
     assert_eq!(attributes(&volume, b"s/c").2, 0o640);

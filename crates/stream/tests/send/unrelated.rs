@@ -95,7 +95,7 @@ fn filled(a: Files, b: Files) -> Arc<Volume> {
         &[(&device, DEVICE_BYTES)],
         Input::Folder(source),
         &options,
-        None,
+        &mut (),
     );
     made.unwrap();
     volume(device, &OpenOptions::new())

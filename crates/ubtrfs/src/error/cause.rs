@@ -1,6 +1,5 @@
 //! The internal causes of errors.
 
-use std::error::Error as StdError;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -8,14 +7,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use ubtrfs_check::CheckError;
-use ubtrfs_device::{DeviceError, Holder, ReadFailure, errno_of, kind_of};
-use ubtrfs_format::compress::CodecError;
+use ubtrfs_device::progress::Cancelled;
+use ubtrfs_device::{DeviceError, Holder, errno_of, kind_of};
 use ubtrfs_fs::Error as EngineError;
 use ubtrfs_fs::rights::Refused;
 use ubtrfs_mkfs::{FeatureListError, FillError, MkfsError};
 use ubtrfs_stream::{CommandError, DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
 
 use super::Error;
+use crate::damage::{is_damage, is_unreadable};
 use crate::escaped::Escaped;
 use crate::transfer::copy::CopyError;
 use crate::transfer::is_final_error;
@@ -87,9 +87,8 @@ pub(crate) enum Cause {
     /// Reading a file that is open for writing only, or the reverse.
     #[error("the file is not open for {0}")]
     NotOpenFor(&'static str),
-    /// Cancellation by an observer.
-    #[error("cancelled")]
-    Cancelled,
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
     /// A file or device that a new volume would overwrite, and a description of its contents.
     #[error("'{}' appears to contain {found}", Escaped::of(path))]
     Occupied { path: PathBuf, found: String },
@@ -125,7 +124,7 @@ impl Cause {
                 Errno::INVAL
             }
             Cause::NotOpenFor(_) => Errno::BADF,
-            Cause::Cancelled => Errno::INTR,
+            Cause::Cancelled(_) => Errno::INTR,
             Cause::NoSubvolume(_) => Errno::NOENT,
             Cause::Elsewhere => Errno::UCLEAN,
             Cause::Zoned(_) => Errno::OPNOTSUPP,
@@ -161,24 +160,11 @@ impl Cause {
 
     /// Returns whether data was read and is damaged or no btrfs, and no device failed.
     fn is_damage(&self) -> bool {
-        if let Cause::Engine(
-            EngineError::CsumMissing { .. } | EngineError::Device(DeviceError::NotBtrfs { .. }),
-        )
-        | Cause::Check(CheckError::Open(DeviceError::NotBtrfs { .. })) = self
-        {
-            return true;
+        match self {
+            Cause::Engine(error) if is_unreadable(error) => true,
+            Cause::Check(CheckError::Open(DeviceError::NotBtrfs { .. })) => true,
+            cause => is_damage(cause),
         }
-        let mut at: Option<&(dyn StdError + 'static)> = Some(self);
-        while let Some(error) = at {
-            if let Some(failure) = error.downcast_ref::<ReadFailure>() {
-                return failure.is_damage();
-            }
-            if error.is::<CodecError>() {
-                return true;
-            }
-            at = error.source();
-        }
-        false
     }
 
     /// Returns the text of a cause that has only the number of a file or subvolume, for a message that names its path.
@@ -242,7 +228,7 @@ impl Cause {
             Cause::Receive(error) => match &error.cause {
                 ReceiveFault::Stream(error) => Some(error.offset),
                 ReceiveFault::Command(error) => Some(error.offset),
-                ReceiveFault::Commands(_) | ReceiveFault::Cancelled => None,
+                ReceiveFault::Commands(_) | ReceiveFault::Cancelled(_) => None,
             },
             _ => None,
         }

@@ -18,19 +18,14 @@ fn directory_that_was_moved_away_is_gone_and_one_that_was_not_is_damaged() {
         index: 2,
     };
     let dir = find("/top");
-    let mut unobserved = Unobserved;
-    let mut observer = FirstFailure {
-        engine: &root.engine,
-        observer: Forwarded(&mut unobserved),
-    };
-    let mut refused = |entry: &Entry| {
+    let refused = |entry: &Entry| {
         let refused = Refused::Elsewhere;
         let problem = RemovalProblem::Enter {
             dir,
             entry,
             refused,
         };
-        observer.failed(b"/top/old", problem)
+        first_failure(&root.engine, b"/top/old", problem)
     };
     refused(&entry(b"old")).unwrap();
     let damaged = refused(&entry(b"dir")).unwrap_err();

@@ -27,7 +27,7 @@ pub(crate) use self::copier::{Copier, Top};
 pub(crate) use self::dest::DestError;
 pub(crate) use self::dest::open_directory;
 pub(crate) use self::destination::Destination;
-pub(crate) use self::error::{CopyError, CopyProblem};
+pub(crate) use self::error::CopyError;
 pub(crate) use self::from_host::{FromHost, HostFile};
 pub(crate) use self::from_volume::FromVolume;
 pub(crate) use self::options::CopyOptions;

@@ -1,6 +1,6 @@
 //! Removing files, and directories with all their contents.
 //!
-//! A file that cannot be removed is reported, and the rest is removed unless the observer ends the removal.
+//! A file that cannot be removed is a problem, and the rest is removed unless the caller ends the removal.
 //!
 //! Invariants
 //! - REMOVAL-1: a link is removed and never followed. Names are removed in directories that are held by their handles,
@@ -9,6 +9,9 @@
 //!
 //! Memory: the memory of a walk (`walk`), and a name for each level.
 
+use std::fmt;
+
+use ubtrfs_device::progress::{Cancelled, Progress, Watch};
 use ubtrfs_fs::{Error, FileId, FileKind, Volume};
 
 use crate::transfer::walk::{Entry, Filter, Order, Refused, Step, Walk};
@@ -25,31 +28,9 @@ pub(crate) enum Subvolumes {
     Refuse,
 }
 
-/// An observer of a removal. Paths begin with the path of the top, as the caller wrote it, and may contain any bytes.
-pub(crate) trait RemovalObserver {
-    /// The error that ends the removal early.
-    type Stop;
-
-    /// Receives each file before its removal.
-    ///
-    /// # Errors
-    ///
-    /// An error ends the removal.
-    fn begin(&mut self, path: &[u8]) -> Result<(), Self::Stop> {
-        let _ = path;
-        Ok(())
-    }
-
-    /// Receives each file after its removal.
-    fn removed(&mut self, path: &[u8], kind: FileKind);
-
-    /// Receives each file that could not be removed.
-    ///
-    /// # Errors
-    ///
-    /// An error ends the removal.
-    fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<(), Self::Stop>;
-}
+/// Handles a file that could not be removed, whose path begins with the path of the top. An error ends the removal.
+pub(crate) type OnProblem<'a, E> =
+    &'a dyn Fn(&mut Watch<'_>, &[u8], RemovalProblem<'_>) -> Result<(), E>;
 
 /// The reason why a file is not removed.
 #[derive(Debug, thiserror::Error)]
@@ -79,24 +60,34 @@ pub(crate) enum RemovalProblem<'a> {
 }
 
 /// A removal of files and trees from a volume.
-#[derive(Debug)]
-pub(crate) struct Removal<'a, O> {
+pub(crate) struct Removal<'a, E> {
     volume: &'a Volume,
     subvolumes: Subvolumes,
-    observer: &'a mut O,
+    watch: Watch<'a>,
+    on_problem: OnProblem<'a, E>,
 }
 
-impl<'a, O: RemovalObserver> Removal<'a, O> {
-    /// Creates a removal that reports the outcome of each file to `observer`.
+impl<E> fmt::Debug for Removal<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut removal = f.debug_struct("Removal");
+        let removal = removal.field("subvolumes", &self.subvolumes);
+        removal.finish_non_exhaustive()
+    }
+}
+
+impl<'a, E: From<Cancelled>> Removal<'a, E> {
+    /// Creates a removal that reports each removed file to `progress`, and passes others to `on_problem`.
     pub(crate) fn new(
         volume: &'a Volume,
         subvolumes: Subvolumes,
-        observer: &'a mut O,
-    ) -> Removal<'a, O> {
+        progress: &'a mut dyn Progress,
+        on_problem: OnProblem<'a, E>,
+    ) -> Removal<'a, E> {
         Removal {
             volume,
             subvolumes,
-            observer,
+            watch: Watch::new(progress),
+            on_problem,
         }
     }
 
@@ -104,8 +95,8 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
     ///
     /// # Errors
     ///
-    /// The error with which the observer ended it.
-    pub(crate) fn tree(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
+    /// The observer cancelled it, or `on_problem` ended it.
+    pub(crate) fn tree(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), E> {
         let found = self.volume.lookup(dir, name);
         let found = found.and_then(|id| id.ok_or(Error::NotFound));
         let kind = found.and_then(|id| Ok((id, self.volume.attr(id)?.kind)));
@@ -115,7 +106,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
                 self.directory(dir, name, shown)
             }
             Ok((_, kind)) => self.file(dir, name, kind, shown),
-            Err(error) => self.observer.failed(shown, RemovalProblem::Find(error)),
+            Err(error) => self.fail(shown, RemovalProblem::Find(error)),
         }
     }
 
@@ -123,8 +114,8 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
     ///
     /// # Errors
     ///
-    /// The error with which the observer ended it.
-    pub(crate) fn contents(&mut self, top: FileId, shown: &[u8]) -> Result<(), O::Stop> {
+    /// The observer cancelled it, or `on_problem` ended it.
+    pub(crate) fn contents(&mut self, top: FileId, shown: &[u8]) -> Result<(), E> {
         let filter = Filter::default();
         let mut walk = Walk::new(self.volume, top, shown, Order::Index, filter);
         // Each directory from the top down, and the current name in it.
@@ -143,7 +134,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
                     below.clone_from(&entry.name);
                     match self.enter(&mut walk, dir, &entry) {
                         None => way.push((entry.id, Vec::new())),
-                        Some(problem) => self.observer.failed(walk.path(), problem)?,
+                        Some(problem) => self.fail(walk.path(), problem)?,
                     }
                 }
                 Step::Leave => {
@@ -154,7 +145,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
                 }
                 Step::Failed(error) => {
                     let problem = RemovalProblem::List(error);
-                    self.observer.failed(walk.path(), problem)?;
+                    self.fail(walk.path(), problem)?;
                 }
             }
         }
@@ -181,32 +172,22 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
         })
     }
 
-    fn file(
-        &mut self,
-        dir: FileId,
-        name: &[u8],
-        kind: FileKind,
-        shown: &[u8],
-    ) -> Result<(), O::Stop> {
-        self.observer.begin(shown)?;
+    fn fail(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<(), E> {
+        (self.on_problem)(&mut self.watch, path, problem)
+    }
+
+    fn file(&mut self, dir: FileId, name: &[u8], kind: FileKind, shown: &[u8]) -> Result<(), E> {
         // REMOVAL-1
         match self.volume.unlink(dir, name) {
-            Ok(()) => {
-                self.observer.removed(shown, kind);
-                Ok(())
-            }
-            Err(error) => self.observer.failed(shown, RemovalProblem::Unlink(error)),
+            Ok(()) => Ok(self.watch.removed(shown, kind)?),
+            Err(error) => self.fail(shown, RemovalProblem::Unlink(error)),
         }
     }
 
-    fn directory(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
-        self.observer.begin(shown)?;
+    fn directory(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), E> {
         match self.volume.rmdir(dir, name) {
-            Ok(()) => {
-                self.observer.removed(shown, FileKind::Directory);
-                Ok(())
-            }
-            Err(error) => self.observer.failed(shown, RemovalProblem::Rmdir(error)),
+            Ok(()) => Ok(self.watch.removed(shown, FileKind::Directory)?),
+            Err(error) => self.fail(shown, RemovalProblem::Rmdir(error)),
         }
     }
 }

@@ -4,4 +4,4 @@ mod archiver;
 mod pax;
 mod writer;
 
-pub(crate) use self::archiver::{Archiver, TarError, TarProblem};
+pub(crate) use self::archiver::{Archiver, TarError};

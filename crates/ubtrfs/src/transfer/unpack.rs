@@ -12,15 +12,17 @@ use std::collections::HashMap;
 use std::fmt;
 
 use rustix::io::Errno;
+use ubtrfs_device::progress::{Cancelled, Effect, Problem, Progress, Watch};
 use ubtrfs_format::limits::LimitError;
 use ubtrfs_fs::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
 use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 
+use crate::damage::kind_of_error;
 use crate::escaped::Escaped;
 use crate::host_owners::HostOwners;
-use crate::transfer::copy::{Attributes, CopyError, Destination, ToVolume};
+use crate::transfer::DeviceNumber;
+use crate::transfer::copy::{CopyError, Destination, Attributes, ToVolume};
 use crate::transfer::file_data::READ_BYTES;
-use crate::transfer::{DeviceNumber, Observer};
 
 #[cfg(test)]
 mod tests;
@@ -66,9 +68,8 @@ pub(crate) enum UnpackError {
     Acl,
     #[error("cannot keep the times of directory {dir:?}: {source}")]
     Times { dir: FileId, source: Box<Error> },
-    /// Cancellation by the observer.
-    #[error("cancelled")]
-    Cancelled,
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }
 
 impl From<Error> for UnpackError {
@@ -89,7 +90,7 @@ impl UnpackError {
             UnpackError::NoTarget(_) => Errno::NOENT,
             UnpackError::ReplacesFullDirectory => Errno::NOTEMPTY,
             UnpackError::Times { source, .. } => source.errno(),
-            UnpackError::Cancelled => Errno::INTR,
+            UnpackError::Cancelled(_) => Errno::INTR,
         }
     }
 
@@ -104,13 +105,26 @@ impl UnpackError {
         }
     }
 
+    /// Returns the problem of the member at `path`, for programs.
+    fn at(&self, path: &[u8]) -> Problem {
+        let errno = self.errno();
+        let effect = match self {
+            UnpackError::Acl
+            | UnpackError::Times { .. }
+            | UnpackError::Copy(CopyError::Keep { .. }) => Effect::Incomplete,
+            _ => Effect::Failed,
+        };
+        let problem = Problem::new(path, self, errno).with_effect(effect);
+        problem.with_kind(kind_of_error(self, errno))
+    }
+
     fn is_final(&self) -> bool {
         match self {
             UnpackError::Archive(_)
             | UnpackError::Ended { .. }
             | UnpackError::At { .. }
             | UnpackError::Times { .. }
-            | UnpackError::Cancelled => true,
+            | UnpackError::Cancelled(_) => true,
             UnpackError::Copy(error) => error.is_final(),
             _ => false,
         }
@@ -125,7 +139,7 @@ pub(crate) struct Unpacker<'a> {
     /// Its path for messages.
     shown_top: Vec<u8>,
     destination: ToVolume<'a>,
-    observer: &'a mut dyn Observer<UnpackError>,
+    watch: Watch<'a>,
     /// The access and modification times that directories get at the end.
     times: HashMap<FileId, (FileTime, FileTime)>,
     /// Whether pending times were already set: the next change of such a directory must not lose them.
@@ -149,7 +163,7 @@ impl<'a> Unpacker<'a> {
         volume: &'a Volume,
         (top, shown_top): (FileId, &[u8]),
         umask: u32,
-        observer: &'a mut dyn Observer<UnpackError>,
+        progress: &'a mut dyn Progress,
     ) -> Unpacker<'a> {
         let shown_top = shown_top.strip_suffix(b"/").unwrap_or(shown_top);
         Unpacker {
@@ -157,7 +171,7 @@ impl<'a> Unpacker<'a> {
             top,
             shown_top: shown_top.to_vec(),
             destination: ToVolume::new(volume, true, umask),
-            observer,
+            watch: Watch::new(progress),
             times: HashMap::new(),
             has_kept_times: false,
             max_timed: MAX_TIMED,
@@ -183,8 +197,7 @@ impl<'a> Unpacker<'a> {
         let mut count = 0;
         while let Some(member) = next_member(members, count)? {
             count += 1;
-            self.check_cancelled()?;
-            self.observer.begin(&member.path);
+            self.watch.begin(&member.path)?;
             if let Err(error) = self.member(&member, members) {
                 self.report(&member.path, error)?;
             }
@@ -206,8 +219,7 @@ impl<'a> Unpacker<'a> {
         if error.is_final() {
             return Err(error);
         }
-        self.observer.failed(path, error);
-        Ok(())
+        Ok(self.watch.problem(&error.at(path))?)
     }
 
     /// Sets the pending times of directories.
@@ -312,24 +324,15 @@ impl<'a> Unpacker<'a> {
         (mut at, mut left): (u64, u64),
     ) -> Result<(), UnpackError> {
         while left > 0 {
-            self.check_cancelled()?;
             let len = left.min(READ_BYTES as u64);
             let bytes = &mut self.buffer[..len as usize];
             members.read(member, bytes)?;
             self.destination.write(&made, at, bytes)?;
-            self.observer.transferred(len);
+            self.watch.advance(len)?;
             at += len;
             left -= len;
         }
         Ok(())
-    }
-
-    fn check_cancelled(&mut self) -> Result<(), UnpackError> {
-        if self.observer.is_cancelled() {
-            Err(UnpackError::Cancelled)
-        } else {
-            Ok(())
-        }
     }
 
     fn link(&mut self, target: &[u8], parent: FileId, name: &[u8]) -> Result<(), UnpackError> {

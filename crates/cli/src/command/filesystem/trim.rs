@@ -1,10 +1,11 @@
 //! `ubtrfs filesystem trim`: discards free space, like fstrim(8) on a mount.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 
 use anyhow::Context;
 use serde::Serialize;
-use ubtrfs::{TrimOptions, Volume};
+use ubtrfs::{Event, TrimOptions, Volume};
 use ubtrfs_fuse::caller::administer_mount;
 
 use crate::presentation::console::{Console, TRIM_PROGRESS};
@@ -75,11 +76,15 @@ impl Trim {
         if let Some(length) = self.length {
             options = options.len(length);
         }
-        let trimmed = volume.trim_with(&options, |bytes| {
-            if let Some(bar) = console.progress() {
-                bar.set_position(bytes);
+        let trimmed = volume.trim_with(&options, &mut |event: &Event<'_>| {
+            if let (Event::Advance { bytes }, Some(bar)) = (event, console.progress()) {
+                bar.inc(*bytes);
             }
-            !console.client_has_gone()
+            if console.client_has_gone() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         console.end_progress();
         trimmed.reason().with_context(|| self.not_trimmed())

@@ -1,11 +1,11 @@
 //! Messages of receive on a console, in the words of btrfs-progs where scripts depend on them.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use jiff::tz::TimeZone;
-use ubtrfs::{Error, ReceiveObserver, StreamCommand};
+use ubtrfs::{Event, Progress, StreamCommand};
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
@@ -49,7 +49,7 @@ impl ConsoleObserver<'_> {
     }
 }
 
-impl ReceiveObserver for ConsoleObserver<'_> {
+impl ConsoleObserver<'_> {
     fn begin(&mut self, command: &StreamCommand<'_>) {
         let subvolume = command.subvolume().as_os_str().as_bytes();
         let name = Escaped(subvolume);
@@ -77,25 +77,29 @@ impl ReceiveObserver for ConsoleObserver<'_> {
             self.console.say(line);
         }
     }
+}
 
-    fn advanced(&mut self, bytes: u64) {
-        if let Some(bar) = self.console.progress() {
-            bar.inc(bytes);
+impl Progress for ConsoleObserver<'_> {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Command(command) => self.begin(command),
+            Event::Advance { bytes } => {
+                if let Some(bar) = self.console.progress() {
+                    bar.inc(*bytes);
+                }
+            }
+            Event::Problem(problem) => self.console.error(Escaped(problem.message.as_bytes())),
+            Event::Finished {
+                is_complete: true, ..
+            } => self.console.notify_client(&receiving(b"")),
+            Event::Finished { path, .. } => {
+                let name = Escaped::of(path);
+                self.console.error(format_args!(
+                    "subvolume '{name}' is not finished, and writable"
+                ));
+            }
+            _ => {}
         }
-    }
-
-    fn finished(&mut self, _: &Path) {
-        self.console.notify_client(&receiving(b""));
-    }
-
-    fn failed(&mut self, error: Error) {
-        self.console.error(error.reason());
-    }
-
-    fn unfinished(&mut self, subvolume: &Path) {
-        let name = Escaped::of(subvolume);
-        self.console.error(format_args!(
-            "subvolume '{name}' is not finished, and writable"
-        ));
+        ControlFlow::Continue(())
     }
 }

@@ -253,7 +253,7 @@ impl Place {
 
 fn check(device: &Arc<MemDevice>) {
     let options = CheckOptions::default();
-    let report = check_devices(devices(device), &options, &mut |_| {}).unwrap();
+    let report = check_devices(devices(device), &options, &mut ()).unwrap();
     let issues: Vec<String> = report.issues.iter().map(ToString::to_string).collect();
     assert!(report.is_spotless(), "{issues:#?}");
 }

@@ -118,7 +118,7 @@ impl Rig {
             ..CheckOptions::default()
         };
         let devices = vec![(PathBuf::from("recorded"), device)];
-        let report = check_devices(devices, &checked, &mut |_| {}).unwrap();
+        let report = check_devices(devices, &checked, &mut ()).unwrap();
         assert!(report.is_spotless(), "{report}");
     }
 }

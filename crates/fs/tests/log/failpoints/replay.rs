@@ -145,7 +145,7 @@ impl Logged {
             data_csums: true,
             ..CheckOptions::default()
         };
-        let report = check_devices(named(shared(&devices)), &options, &mut |_| {}).unwrap();
+        let report = check_devices(named(shared(&devices)), &options, &mut ()).unwrap();
         let numbers = report.numbers();
         assert!(
             report.unlisted() == 0

@@ -69,7 +69,7 @@ fn judged(state: &CrashState, history: &History) -> Result<(), Box<dyn std::erro
         data_csums: true,
         ..CheckOptions::default()
     };
-    let report = check(volume.devices(), &options, &mut |_| {})?;
+    let report = check(volume.devices(), &options, &mut ())?;
     if report.is_spotless() {
         Ok(())
     } else {

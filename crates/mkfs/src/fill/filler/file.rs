@@ -142,7 +142,7 @@ impl Filler<'_, '_> {
                 put_inline(&mut file.extents, &inline);
                 file.nbytes = inline.file_bytes;
                 file.is_inline = true;
-                return Ok(self.watch.transferred(inline.file_bytes)?);
+                return Ok(self.watch.advance(inline.file_bytes)?);
             }
             Part::Piece(piece) => piece,
         };
@@ -155,7 +155,7 @@ impl Filler<'_, '_> {
             self.extent(file, extent)?;
         }
         self.placed = placed;
-        Ok(self.watch.transferred(piece.file_bytes)?)
+        Ok(self.watch.advance(piece.file_bytes)?)
     }
 
     fn extent(&mut self, file: &mut OpenFile, extent: PlacedExtent) -> Result<(), FillError> {

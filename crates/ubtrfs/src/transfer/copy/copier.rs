@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use ubtrfs_device::progress::{Progress, Watch};
 use ubtrfs_fs::FileKind;
 
 use super::attributes::Attributes;
@@ -11,7 +12,6 @@ use super::error::{CopyError, CopyProblem};
 use super::options::{CopyOptions, Reflink, Sparse};
 use super::source::{CopyStep, Source};
 use crate::escaped::Escaped;
-use crate::transfer::Observer;
 use crate::transfer::file_data::{Damage, READ_BYTES};
 
 /// After this number of reads without a single valid byte the rest of a file is skipped. A crafted extent may claim to
@@ -49,7 +49,7 @@ struct Linked<L> {
 pub(crate) struct Copier<'a, S: Source, D: Destination> {
     source: &'a S,
     destination: D,
-    observer: &'a mut dyn Observer<CopyProblem>,
+    watch: Watch<'a>,
     options: CopyOptions,
     links: HashMap<S::Id, Linked<D::Link>>,
     buffer: Vec<u8>,
@@ -67,17 +67,17 @@ impl<S: Source, D: Destination> fmt::Debug for Copier<'_, S, D> {
 }
 
 impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
-    /// Creates a copier that reports progress and problems to `observer`.
+    /// Creates a copier that reports to `progress`.
     pub(crate) fn new(
         source: &'a S,
         destination: D,
         options: CopyOptions,
-        observer: &'a mut dyn Observer<CopyProblem>,
+        progress: &'a mut dyn Progress,
     ) -> Copier<'a, S, D> {
         Copier {
             source,
             destination,
-            observer,
+            watch: Watch::new(progress),
             options,
             links: HashMap::new(),
             buffer: vec![0; READ_BYTES],
@@ -162,7 +162,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
 
     /// Adds the path to an error that ends the command. `name` is an entry of the last of `levels`.
     fn located(&self, error: CopyError, levels: &[Level<D::Dir>], name: &[u8]) -> CopyError {
-        if !error.is_final() || matches!(error, CopyError::At { .. } | CopyError::Cancelled) {
+        if !error.is_final() || matches!(error, CopyError::At { .. } | CopyError::Cancelled(_)) {
             return error;
         }
         let below = path_of(levels);
@@ -184,8 +184,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         if error.is_final() {
             return Err(error);
         }
-        self.observer.failed(path, CopyProblem::NotCopied(error));
-        Ok(())
+        let problem = CopyProblem::NotCopied(error);
+        Ok(self.watch.problem(&problem.at(path))?)
     }
 
     /// Copies everything below the directory `dir` into the last of `levels`. The first level is the start of the copy,
@@ -246,9 +246,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         let (Some(top), Some(parent)) = (levels.first(), levels.last()) else {
             return Ok(None);
         };
-        self.check_cancelled()?;
         let attributes = self.source.attributes(file, self.options.preserve)?;
-        self.observer.begin(shown);
+        self.watch.begin(shown)?;
         if attributes.kind == FileKind::Directory {
             let (dir, made) = self.destination.directory(&parent.dir, name, &attributes)?;
             // An existing directory keeps its own attributes, unless they are preserved from the source.
@@ -334,7 +333,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
             if problem.is_final() {
                 return Err(problem);
             }
-            self.observer.failed(shown, CopyProblem::NotKept(problem));
+            let problem = CopyProblem::NotKept(problem);
+            self.watch.problem(&problem.at(shown))?;
         }
         Ok(())
     }
@@ -371,7 +371,6 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
             };
             let mut at = part.start;
             while at < part.end {
-                self.check_cancelled()?;
                 let len = (part.end - at).min(READ_BYTES as u64) as usize;
                 let read = data.read(at, &mut self.buffer[..len], &mut damage)?;
                 if read {
@@ -385,10 +384,11 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                 // which is one problem, not thousands.
                 if any_read {
                     for damage in damage.drain(..) {
-                        self.observer.failed(shown, CopyProblem::Damaged(damage));
+                        let problem = CopyProblem::Damaged(damage);
+                        self.watch.problem(&problem.at(shown))?;
                     }
                 }
-                self.observer.transferred(len as u64);
+                self.watch.advance(len as u64)?;
                 at += len as u64;
                 if lost_reads >= MAX_LOST_READS {
                     return Err(match damage.into_iter().next() {
@@ -397,14 +397,6 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                     });
                 }
             }
-        }
-    }
-
-    fn check_cancelled(&mut self) -> Result<(), CopyError> {
-        if self.observer.is_cancelled() {
-            Err(CopyError::Cancelled)
-        } else {
-            Ok(())
         }
     }
 

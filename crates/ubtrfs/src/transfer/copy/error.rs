@@ -2,11 +2,13 @@
 
 use rustix::io::Errno;
 use ubtrfs_device::errno_of;
+use ubtrfs_device::progress::{Cancelled, Effect, Problem};
 use ubtrfs_format::limits::LimitError;
 use ubtrfs_fs::Error;
 
 use super::dest::DestError;
 use super::metadata::MetadataError;
+use crate::damage::{kind_of_engine_error, kind_of_error};
 #[cfg(doc)]
 use crate::escaped::Escaped;
 use crate::transfer::file_data::Damage;
@@ -64,9 +66,8 @@ pub(crate) enum CopyError {
     Image,
     #[error("its file type is unknown")]
     UnknownKind,
-    /// Cancellation by the observer.
-    #[error("cancelled")]
-    Cancelled,
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }
 
 impl CopyError {
@@ -85,13 +86,13 @@ impl CopyError {
             CopyError::CannotShare | CopyError::UnknownKind => Errno::OPNOTSUPP,
             CopyError::SameFile | CopyError::Image => Errno::INVAL,
             CopyError::Limit(limit) => limit.errno(),
-            CopyError::Cancelled => Errno::INTR,
+            CopyError::Cancelled(_) => Errno::INTR,
         }
     }
 
     /// Returns whether the copy ends: it was cancelled, or all further files would fail for the same reason.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self, CopyError::Cancelled) || self.is_of_volume()
+        matches!(self, CopyError::Cancelled(_)) || self.is_of_volume()
     }
 
     /// Returns whether any change of the destination volume would fail for the same reason.
@@ -118,4 +119,24 @@ pub(crate) enum CopyProblem {
     /// The copy has zeros for a range that cannot be read.
     #[error("bytes {} to {} copied as zeros: {}", .0.range.start, .0.range.end, .0.error)]
     Damaged(Damage),
+}
+
+impl CopyProblem {
+    /// Returns the problem of the file at `path`, for programs.
+    pub(crate) fn at(&self, path: &[u8]) -> Problem {
+        let (errno, kind) = match self {
+            CopyProblem::NotCopied(error) | CopyProblem::NotKept(error) => {
+                (error.errno(), kind_of_error(error, error.errno()))
+            }
+            CopyProblem::Damaged(Damage { error, .. }) => {
+                (error.errno(), kind_of_engine_error(error))
+            }
+        };
+        let effect = match self {
+            CopyProblem::NotCopied(_) => Effect::Failed,
+            CopyProblem::NotKept(_) | CopyProblem::Damaged(_) => Effect::Incomplete,
+        };
+        let problem = Problem::new(path, self, errno);
+        problem.with_kind(kind).with_effect(effect)
+    }
 }

@@ -1,6 +1,10 @@
 //! Removals past failures, and of trees that change during the removal.
 
+use std::ops::ControlFlow;
 use std::path::Path;
+
+use rustix::io::Errno;
+use ubtrfs_device::progress::{Event, Problem};
 
 use super::*;
 use crate::{FileFlags, Volume};
@@ -13,21 +17,22 @@ struct Notes<'a> {
     at_first: Option<&'a dyn Fn()>,
 }
 
-impl RemovalObserver for Notes<'_> {
-    type Stop = ();
-
-    fn removed(&mut self, path: &[u8], kind: FileKind) {
-        let path = String::from_utf8_lossy(path);
-        self.seen.push(format!("{path} {kind:?}"));
-        if let Some(at_first) = self.at_first.take() {
-            at_first();
+impl Progress for Notes<'_> {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Removed { path, kind } => {
+                self.seen.push(format!("{} {kind:?}", path.display()));
+                if let Some(at_first) = self.at_first.take() {
+                    at_first();
+                }
+            }
+            Event::Problem(problem) => {
+                let (path, message) = (problem.path.display(), &problem.message);
+                self.seen.push(format!("{path}: {message}"));
+            }
+            event => panic!("{event:?}"),
         }
-    }
-
-    fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<(), ()> {
-        let path = String::from_utf8_lossy(path);
-        self.seen.push(format!("{path}: {problem}"));
-        Ok(())
+        ControlFlow::Continue(())
     }
 }
 
@@ -35,7 +40,10 @@ fn removed_from(volume: &Volume, at_first: Option<&dyn Fn()>) -> Vec<String> {
     let root = volume.root().resolve(Path::new("/")).unwrap();
     let seen = Vec::new();
     let mut notes = Notes { seen, at_first };
-    let mut removal = Removal::new(volume.engine(), Subvolumes::Enter, &mut notes);
+    let report = |watch: &mut Watch<'_>, path: &[u8], problem: RemovalProblem<'_>| {
+        watch.problem(&Problem::new(path, problem, Errno::IO))
+    };
+    let mut removal = Removal::new(volume.engine(), Subvolumes::Enter, &mut notes, &report);
     removal.tree(root, b"top", b"top").unwrap();
     notes.seen
 }

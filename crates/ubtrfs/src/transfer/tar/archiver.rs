@@ -9,18 +9,20 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
 
 use rustix::io::Errno;
 use ubtrfs_device::errno_of;
+use ubtrfs_device::progress::{Cancelled, Effect, Problem, Progress, Watch};
 use ubtrfs_format::limits::{self, LimitError};
 use ubtrfs_fs::{Attr, Error, FileId, FileKind, Volume};
 
 use super::writer::{Member, MemberKind, TarWriter};
+use crate::damage::kind_of_engine_error;
+use crate::transfer::DeviceNumber;
 use crate::transfer::file_data::{Damage, DataRanges, READ_BYTES, read_past_damage};
 use crate::transfer::walk::{Filter, Order, Refused, Step, Walk, is_component};
-use crate::transfer::{DeviceNumber, Observer};
 
 #[cfg(test)]
 mod tests;
@@ -39,9 +41,8 @@ pub(crate) enum TarError {
     /// The archive cannot be written.
     #[error("{0}")]
     Write(#[from] io::Error),
-    /// Cancellation by the observer.
-    #[error("cancelled")]
-    Cancelled,
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }
 
 impl TarError {
@@ -50,7 +51,7 @@ impl TarError {
         match self {
             TarError::Engine(error) => error.errno(),
             TarError::Write(error) => errno_of(error),
-            TarError::Cancelled => Errno::INTR,
+            TarError::Cancelled(_) => Errno::INTR,
         }
     }
 }
@@ -81,13 +82,38 @@ pub(crate) enum TarProblem {
     Engine(#[from] Error),
 }
 
+impl TarProblem {
+    /// Returns the problem of the file at `path`, for programs.
+    fn at(&self, path: &[u8]) -> Problem {
+        let (errno, kind) = match self {
+            TarProblem::Name | TarProblem::Limit(_) => (Errno::UCLEAN, ErrorKind::InvalidData),
+            TarProblem::TooManyHoles | TarProblem::Socket => {
+                (Errno::OPNOTSUPP, ErrorKind::Unsupported)
+            }
+            TarProblem::Enter(Refused::Elsewhere) => (Errno::UCLEAN, ErrorKind::InvalidData),
+            TarProblem::Enter(Refused::Engine(error))
+            | TarProblem::Engine(error)
+            | TarProblem::Damaged(Damage { error, .. }) => {
+                (error.errno(), kind_of_engine_error(error))
+            }
+        };
+        let effect = match self {
+            TarProblem::Socket => Effect::Unsupported,
+            TarProblem::Damaged(_) => Effect::Incomplete,
+            _ => Effect::Failed,
+        };
+        let problem = Problem::new(path, self, errno);
+        problem.with_kind(kind).with_effect(effect)
+    }
+}
+
 /// A writer of files and trees of a volume to a tar archive.
 pub(crate) struct Archiver<'a, W> {
     volume: &'a Volume,
     tar: TarWriter<W>,
     /// The archived path of each file with several names, and the number of remaining names.
     links: HashMap<FileId, (Vec<u8>, u32)>,
-    observer: &'a mut dyn Observer<TarProblem>,
+    watch: Watch<'a>,
     buffer: Vec<u8>,
 }
 
@@ -102,13 +128,13 @@ impl<'a, W: Write> Archiver<'a, W> {
     pub(crate) fn new(
         volume: &'a Volume,
         out: W,
-        observer: &'a mut dyn Observer<TarProblem>,
+        progress: &'a mut dyn Progress,
     ) -> Archiver<'a, W> {
         Archiver {
             volume,
             tar: TarWriter::new(out),
             links: HashMap::new(),
-            observer,
+            watch: Watch::new(progress),
             buffer: vec![0; READ_BYTES],
         }
     }
@@ -140,18 +166,18 @@ impl<'a, W: Write> Archiver<'a, W> {
                 Step::Entry(entry) => {
                     // EXPORT-3
                     if !is_component(&entry.name) {
-                        self.observer.failed(walk.path(), TarProblem::Name);
+                        self.report(walk.path(), TarProblem::Name)?;
                         continue;
                     }
                     let archived = self.member(walk.path(), entry.id)?;
                     if archived == Some(FileKind::Directory)
                         && let Err(error) = walk.enter(&entry)
                     {
-                        self.observer.failed(walk.path(), error.into());
+                        self.report(walk.path(), error.into())?;
                     }
                 }
                 Step::Leave => {}
-                Step::Failed(error) => self.observer.failed(walk.path(), error.into()),
+                Step::Failed(error) => self.report(walk.path(), error.into())?,
             }
         }
         Ok(())
@@ -159,7 +185,6 @@ impl<'a, W: Write> Archiver<'a, W> {
 
     /// Archives one file and returns its kind, or `None` if it was left out. An error ends the archive.
     fn member(&mut self, path: &[u8], id: FileId) -> Result<Option<FileKind>, TarError> {
-        self.check_cancelled()?;
         let attributes = self
             .volume
             .attr(id)
@@ -167,11 +192,11 @@ impl<'a, W: Write> Archiver<'a, W> {
         let (attr, xattrs) = match attributes {
             Ok(attributes) => attributes,
             Err(error) => {
-                self.observer.failed(path, error.into());
+                self.report(path, error.into())?;
                 return Ok(None);
             }
         };
-        self.observer.begin(path);
+        self.watch.begin(path)?;
         if attr.kind != FileKind::Directory && attr.nlink > 1 && self.link(path, id, &attr)? {
             return Ok(Some(attr.kind));
         }
@@ -188,7 +213,7 @@ impl<'a, W: Write> Archiver<'a, W> {
                     self.tar.begin(&member)?;
                 }
                 Err(error) => {
-                    self.observer.failed(path, error.into());
+                    self.report(path, error.into())?;
                     return Ok(None);
                 }
             },
@@ -207,7 +232,7 @@ impl<'a, W: Write> Archiver<'a, W> {
                 self.tar.begin(&member)?;
             }
             FileKind::Socket => {
-                self.observer.failed(path, TarProblem::Socket);
+                self.report(path, TarProblem::Socket)?;
                 return Ok(None);
             }
         }
@@ -236,11 +261,11 @@ impl<'a, W: Write> Archiver<'a, W> {
     /// Archives a regular file. Returns false if it was left out.
     fn file(&mut self, member: Member<'_>, id: FileId, size: u64) -> Result<bool, TarError> {
         if let Err(limit) = limits::check_file_size(size) {
-            self.observer.failed(member.path, limit.into());
+            self.report(member.path, limit.into())?;
             return Ok(false);
         }
-        let Some(map) = self.sparse_parts(member.path, id, size) else {
-            self.observer.failed(member.path, TarProblem::TooManyHoles);
+        let Some(map) = self.sparse_parts(member.path, id, size)? else {
+            self.report(member.path, TarProblem::TooManyHoles)?;
             return Ok(false);
         };
         let whole: Vec<Range<u64>> = std::iter::once(0..size).collect();
@@ -255,16 +280,14 @@ impl<'a, W: Write> Archiver<'a, W> {
         for part in if sparse { &map } else { &whole } {
             let mut at = part.start;
             while at < part.end {
-                self.check_cancelled()?;
                 let len = (part.end - at).min(READ_BYTES as u64) as usize;
                 // EXPORT-1: the member has all the bytes that its header declares.
                 read_past_damage(self.volume, id, at, &mut self.buffer[..len], &mut damage);
                 for damage in damage.drain(..) {
-                    self.observer
-                        .failed(member.path, TarProblem::Damaged(damage));
+                    self.report(member.path, TarProblem::Damaged(damage))?;
                 }
                 self.tar.data(&self.buffer[..len])?;
-                self.observer.transferred(len as u64);
+                self.watch.advance(len as u64)?;
                 at += len as u64;
             }
         }
@@ -272,17 +295,18 @@ impl<'a, W: Write> Archiver<'a, W> {
         Ok(true)
     }
 
-    fn check_cancelled(&mut self) -> Result<(), TarError> {
-        if self.observer.is_cancelled() {
-            Err(TarError::Cancelled)
-        } else {
-            Ok(())
-        }
+    fn report(&mut self, path: &[u8], problem: TarProblem) -> Result<(), TarError> {
+        Ok(self.watch.problem(&problem.at(path))?)
     }
 
     /// Lists the data ranges of a file, in whole sectors like extents. GNU tar requires a range of length 0 at the end
     /// of a file that ends in a hole. Returns `None` if there are too many.
-    fn sparse_parts(&mut self, path: &[u8], id: FileId, size: u64) -> Option<Vec<Range<u64>>> {
+    fn sparse_parts(
+        &mut self,
+        path: &[u8],
+        id: FileId,
+        size: u64,
+    ) -> Result<Option<Vec<Range<u64>>>, TarError> {
         let mut parts: Vec<Range<u64>> = Vec::new();
         let mut ranges = DataRanges::of(self.volume, id);
         loop {
@@ -292,10 +316,10 @@ impl<'a, W: Write> Archiver<'a, W> {
                     Some(last) if last.end == range.start => last.end = range.end,
                     _ => parts.push(range),
                 },
-                Ok(Some(_)) => return None,
+                Ok(Some(_)) => return Ok(None),
                 Ok(None) => break,
                 Err(error) => {
-                    self.observer.failed(path, error.into());
+                    self.report(path, error.into())?;
                     break;
                 }
             }
@@ -303,7 +327,7 @@ impl<'a, W: Write> Archiver<'a, W> {
         if parts.last().is_none_or(|last| last.end < size) {
             parts.push(size..size);
         }
-        Some(parts)
+        Ok(Some(parts))
     }
 }
 

@@ -1,19 +1,12 @@
 //! The memory bound of an archiver.
 
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use std::os::unix::fs::FileExt;
+use ubtrfs_device::progress::Event;
 
 use super::*;
-
-#[derive(Default)]
-struct Problems(Vec<(Vec<u8>, TarProblem)>);
-
-impl Observer<TarProblem> for Problems {
-    fn failed(&mut self, path: &[u8], problem: TarProblem) {
-        self.0.push((path.to_vec(), problem));
-    }
-}
 
 /// EXPORT-2
 #[test]
@@ -29,14 +22,21 @@ fn files_with_many_parts_are_left_out_and_links_forgotten_with_the_last_name() {
     volume.root().hard_link("/first", "/second").unwrap();
     volume.root().hard_link("/first", "/third").unwrap();
 
-    let mut problems = Problems::default();
+    let mut problems = Vec::new();
+    let mut observer = |event: &Event<'_>| {
+        if let Event::Problem(problem) = event {
+            problems.push(Problem::clone(problem));
+        }
+        ControlFlow::Continue(())
+    };
     let root = volume.root().resolve(Path::new("/")).unwrap();
-    let mut archiver = Archiver::new(volume.engine(), Vec::new(), &mut problems);
+    let mut archiver = Archiver::new(volume.engine(), Vec::new(), &mut observer);
     archiver.tree(root, b"top").unwrap();
     assert!(archiver.links.is_empty());
     archiver.finish().unwrap();
-    let [(path, TarProblem::TooManyHoles)] = &problems.0[..] else {
-        panic!("{:?}", problems.0);
+    let [problem] = &problems[..] else {
+        panic!("{problems:?}");
     };
-    assert_eq!(path, b"top/many");
+    assert_eq!(problem.path, Path::new("top/many"));
+    assert_eq!(problem.message, TarProblem::TooManyHoles.to_string());
 }
