@@ -23,6 +23,18 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
+    /// Parses 32 hexadecimal digits, with hyphens between groups of 8, 4, 4, 4 and 12 digits or without.
+    pub fn parse(text: &str) -> Option<Uuid> {
+        let groups: Vec<_> = text.split('-').map(str::len).collect();
+        let digits = text.replace('-', "");
+        let is_plain = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_plain || !matches!(groups[..], [32] | [8, 4, 4, 4, 12]) {
+            return None;
+        }
+        let number = u128::from_str_radix(&digits, 16).ok()?;
+        Some(Uuid(number.to_be_bytes()))
+    }
+
     pub const NIL: Uuid = Uuid([0; 16]);
 
     pub fn is_nil(&self) -> bool {
@@ -52,5 +64,27 @@ impl fmt::Display for Uuid {
 impl fmt::Debug for Uuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parsed_text_is_displayed_again() {
+        let text = "00112233-4455-6677-8899-aabbccddeeff";
+        let uuid = Uuid::parse(text).unwrap();
+        assert_eq!(uuid.to_string(), text);
+        assert_eq!(Uuid::parse(&text.replace('-', "")), Some(uuid));
+        for bad in [
+            "",
+            "0",
+            &text[1..],
+            &text.replace('0', "+"),
+            &text.replace("-4", "4-"),
+        ] {
+            assert_eq!(Uuid::parse(bad), None, "{bad}");
+        }
     }
 }
