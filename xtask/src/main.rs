@@ -20,7 +20,7 @@ usage: cargo xtask tidy              check the sources against the rules of the 
        cargo xtask wording           print how often comments and pages have patterns that tidy counts
        cargo xtask imports [--dot] [CRATE]
                                      list the imports between the modules of each crate
-       cargo xtask header            write the header of the library for C
+       cargo xtask header            write the header of the library for C, and the options of that for Python
        cargo xtask count [--dev] [--write]
                                      compare (or keep) the instructions of the layers' hottest work
        cargo xtask units [ARG...]    run all tests, some programs at once; ARGs go to each of them

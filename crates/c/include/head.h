@@ -19,7 +19,7 @@
  * - A callback must return: no exception and no longjmp may leave it. It is called on the thread of the caller, and may
  *   call functions of the library, except to close or free handles that the interrupted call uses.
  * - The structures here never change, even in later releases, and have no hidden members. Incomplete types, such as
- *   struct ubtrfs_open_options, are handles, and are extended by new functions.
+ *   struct ubtrfs_open_options, are handles. Later releases may add names of options.
  * - No permission is checked, and no umask applies. New files belong to user and group 0.
  * - A bug in the library returns -ENOTRECOVERABLE, and does not abort.
  *

@@ -19,7 +19,7 @@
  * - A callback must return: no exception and no longjmp may leave it. It is called on the thread of the caller, and may
  *   call functions of the library, except to close or free handles that the interrupted call uses.
  * - The structures here never change, even in later releases, and have no hidden members. Incomplete types, such as
- *   struct ubtrfs_open_options, are handles, and are extended by new functions.
+ *   struct ubtrfs_open_options, are handles. Later releases may add names of options.
  * - No permission is checked, and no umask applies. New files belong to user and group 0.
  * - A bug in the library returns -ENOTRECOVERABLE, and does not abort.
  *
@@ -36,41 +36,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/**
- * A file, or a command of a received stream, is next.
- */
-#define UBTRFS_EVENT_BEGIN 1
-
-/**
- * A part of the work is complete, or time has passed.
- */
-#define UBTRFS_EVENT_ADVANCE 2
-
-/**
- * A phase of a check has begun or continues.
- */
-#define UBTRFS_EVENT_PHASE 3
-
-/**
- * A file was not transferred or removed, or only in part, or a command failed. The call continues.
- */
-#define UBTRFS_EVENT_PROBLEM 4
-
-/**
- * A file was removed.
- */
-#define UBTRFS_EVENT_REMOVED 5
-
-/**
- * A received subvolume is complete and read-only.
- */
-#define UBTRFS_EVENT_FINISHED 6
-
-/**
- * A received subvolume has failed commands. It is kept as it is, and writable.
- */
-#define UBTRFS_EVENT_UNFINISHED 7
 
 /**
  * Open read-only. Other processes may also open the volume read-only.
@@ -208,7 +173,7 @@ struct ubtrfs_receive_options;
 struct ubtrfs_subvolume;
 
 /**
- * Options for copying, unpacking or removing a tree. The defaults are the same as for the functions without options.
+ * Options for copying, archiving or removing a tree. The defaults are the same as for the functions without options.
  */
 struct ubtrfs_transfer_options;
 
@@ -222,18 +187,10 @@ struct ubtrfs_volume;
  */
 struct ubtrfs_progress {
   /**
-   * The event, such as UBTRFS_EVENT_BEGIN. Later versions may have others.
-   */
-  unsigned int event;
-  /**
-   * The file of the event or the current file, in the form of error messages. For a received stream, the subvolume
-   * and the path within. NULL if there is no file.
+   * The current file, in the form of error messages; for a received stream, the subvolume and the path within. NULL
+   * if there is no current file.
    */
   const char *path;
-  /**
-   * The reason of a problem, for display; otherwise NULL.
-   */
-  const char *message;
   /**
    * The subject of a check, for display, such as "extents"; otherwise NULL.
    */
@@ -266,9 +223,9 @@ struct ubtrfs_progress {
 };
 
 /**
- * Receives the progress of a call: its events, at least before each file and after each part of its data, with the
- * caller's `data`. `progress` is valid only during the callback. A result other than 0 cancels the call, which returns
- * -EINTR. After that the callback is not called again, and completed work is kept.
+ * Receives the progress of a call, at least before each file and after each part of its data, with the caller's
+ * `data`. `progress` is valid only during the callback. A result other than 0 cancels the call, which returns -EINTR.
+ * After that the callback is not called again, and completed work is kept.
  */
 typedef int (*ubtrfs_progress_callback)(const struct ubtrfs_progress *progress, void *data);
 
@@ -565,6 +522,12 @@ struct ubtrfs_dirent {
 };
 
 /**
+ * Called for each file that could not be transferred or removed, with the reason and the caller's `data`. Both texts
+ * are valid only during the callback.
+ */
+typedef void (*ubtrfs_problem_callback)(const char *path, const char *message, void *data);
+
+/**
  * Options for sending a snapshot. All zeros: the whole snapshot, as a stream of version 1.
  */
 struct ubtrfs_send_options {
@@ -590,6 +553,12 @@ struct ubtrfs_send_options {
    */
   void *progress_data;
 };
+
+/**
+ * Called for the name of each received subvolume, with the caller's `data`. The text is valid only during the
+ * callback. A result other than 0 ends the list.
+ */
+typedef int (*ubtrfs_name_callback)(const char *name, void *data);
 
 /**
  * A change of a name between two snapshots.
@@ -636,57 +605,54 @@ int ubtrfs_open_options_new(struct ubtrfs_open_options **options);
 void ubtrfs_open_options_free(struct ubtrfs_open_options *options);
 
 /**
- * Opens the volume read-only. Other processes may also open it read-only.
+ * Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
+ *
+ * - "read_only": true or false. Opens the volume read-only. Other processes may also open it read-only. Default: false.
+ * - "as_committed": true or false. Opens the volume read-only, as of the last commit: later fsyncs are ignored. Use
+ *   this to read a volume whose log of such fsyncs is damaged. Default: false.
+ * - "degraded": true or false. Opens the volume although devices are missing, as far as the profiles allow. Default:
+ *   false.
+ * - "scan": a path, added to earlier ones. Sets the places to search for the volume's other devices: files, folders
+ *   (for the files directly in them) or `/dev` (for all block devices). Without one, only the named devices are opened.
+ *   Default: no path.
+ * - "memory_bytes": a number of bytes, such as 64m. Limits all caches and buffers to their shares of this number of
+ *   bytes of memory. Default: no limit.
+ * - "cache_bytes": a number of bytes, such as 64m. Sets the size of the cache of tree blocks, in bytes. Default: 256m.
+ * - "decompressed_bytes": a number of bytes, such as 64m. Sets the size of the cache of decompressed extents, in bytes.
+ *   Default: 32m.
+ * - "delta_bytes": a number of bytes, such as 64m. Sets the memory limit for the changes of one transaction, in bytes.
+ *   Operations wait if a transaction uses it up while the previous one is being committed. Default: 128m.
+ * - "buffer_bytes": a number of bytes, such as 64m. Sets the memory limit for buffered data, in bytes. A write beyond
+ *   it first writes data back. Default: 64m.
+ * - "commit_interval": a number of seconds, or never. Sets the longest time that a change stays uncommitted. Without
+ *   one, the caller's thread commits, only on request and under memory pressure. Default: 30.
+ * - "lazy_times": true or false. Keeps pure time changes in memory until the file changes otherwise or is synced, for
+ *   at most a day. A crash may lose them. Default: false.
+ * - "fsync_log": true or false. Writes a log in place of a commit to sync a single file or directory, if the log can
+ *   represent the changes. Default: true.
+ * - "flush_on_commit": true or false. Writes back the data of all files when one file is synced. Default: false.
+ * - "clear_free_space_tree": true or false. Distrusts the free-space tree, and rebuilds it in the first commit that has
+ *   room for it. The volume commits even if nothing else changes. Only for writing; no effect on a volume without such
+ *   a tree. Default: false.
+ * - "free_space_tree": true or false. Adds a free-space tree to a volume without one, and drops its free-space caches,
+ *   like the kernel's mount option `space_cache=v2`. Only for writing. Default: false.
+ * - "acls": true or false. Enables POSIX ACLs. If disabled, new files get no ACL, and stored ACLs are ignored but kept.
+ *   Default: true.
+ * - "compress": none, lzo, zlib[:1-9] or zstd[:1-15]. Sets the compression of files without a flag or property of their
+ *   own. Also applies to the initial contents of a new volume. Default: none.
+ * - "max_inline_bytes": a number of bytes, such as 64m. Sets the size of the largest inline file, in bytes; 0 disables
+ *   inline files. The limit is the room in a leaf and, unless the file is compressed, less than a sector. Default: 2k.
+ * - "no_data_cow": true or false. Overwrites new files in place, without checksums and compression, like `-o
+ *   nodatacow`. Default: false.
+ * - "no_data_sum": true or false. Stores new files without checksums, like `-o nodatasum`: corruption is then not
+ *   detected. Default: false.
+ * - "discard": true, false, sync or async. Sets when freed space is discarded in the file or on the device. By default
+ *   that is in the background and when the volume is closed, if a device supports discards. A trim discards at any
+ *   time. Default: true.
  */
-int ubtrfs_open_options_set_read_only(struct ubtrfs_open_options *options, bool read_only);
-
-/**
- * Opens the volume read-only, as of the last commit. Use this to read a volume whose log of fsyncs is damaged.
- */
-int ubtrfs_open_options_set_as_committed(struct ubtrfs_open_options *options,
-                                         bool as_committed);
-
-/**
- * Allows missing devices, as far as the profiles permit.
- */
-int ubtrfs_open_options_set_degraded(struct ubtrfs_open_options *options, bool degraded);
-
-/**
- * Adds a file or a folder to the search for other devices of the volume. A folder is searched without its subfolders;
- * "/dev" means all block devices.
- */
-int ubtrfs_open_options_add_scan(struct ubtrfs_open_options *options,
-                                 const char *place);
-
-/**
- * Sets the compression of files without a setting of their own: "none", "lzo", "zlib" or "zstd". The last two may have
- * a level, such as "zstd:3". Also applies to the initial contents of a new volume.
- */
-int ubtrfs_open_options_set_compression(struct ubtrfs_open_options *options,
-                                        const char *compression);
-
-/**
- * Limits all caches and buffers to their shares of this amount of memory.
- */
-int ubtrfs_open_options_set_memory(struct ubtrfs_open_options *options, uint64_t size_bytes);
-
-/**
- * Sets the size of the cache of tree blocks.
- */
-int ubtrfs_open_options_set_cache(struct ubtrfs_open_options *options, uint64_t size_bytes);
-
-/**
- * Sets how long a change may stay uncommitted. The default is 30 seconds. With 0, commits happen only on request and
- * under memory pressure.
- */
-int ubtrfs_open_options_set_commit_interval(struct ubtrfs_open_options *options,
-                                            uint32_t seconds);
-
-/**
- * Sets whether freed space is discarded on the devices, which shrinks an image file. The default is true.
- */
-int ubtrfs_open_options_set_discard(struct ubtrfs_open_options *options,
-                                    bool discard);
+int ubtrfs_open_options_set(struct ubtrfs_open_options *options,
+                            const char *name,
+                            const char *value);
 
 /**
  * Creates options for new volumes.
@@ -699,92 +665,36 @@ int ubtrfs_mkfs_options_new(struct ubtrfs_mkfs_options **options);
 void ubtrfs_mkfs_options_free(struct ubtrfs_mkfs_options *options);
 
 /**
- * Sets the label, of at most 255 bytes. NULL means no label.
+ * Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
+ *
+ * - "label": a text. Sets the label, of at most 255 bytes.
+ * - "uuid": a UUID. Sets the UUID of the volume, which must be unique. The default is a random UUID.
+ * - "data": single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5 or raid6. Sets the profile of data. The default
+ *   depends on the number of devices.
+ * - "metadata": single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5 or raid6. Sets the profile of metadata.
+ * - "checksum": crc32c, xxhash, sha256 or blake2. Sets the checksum algorithm. The default is crc32c.
+ * - "node_size": a number of bytes. Sets the size of a tree block. The default is 16 KiB.
+ * - "sector_size": a number of bytes. Sets the size of a data block. The default is 4 KiB.
+ * - "features": a list as in mkfs.btrfs -O. Sets and clears features: "^no-holes,mixed-bg" clears the first and sets
+ *   the second.
+ * - "rootdir": a path. Fills the volume with the contents of a folder of the host, or of a tar archive, compressed or
+ *   not.
+ * - "source_date_epoch": seconds since 1970. Uses this time as the current time: then the same options and files
+ *   produce the same volume, byte for byte. No file has a later time. An empty volume also needs a UUID for that.
+ * - "subvolumes": a path. Turns a directory of the initial contents into a subvolume. The path is relative to the
+ *   contents. Each call adds one.
+ * - "read_only_subvolumes": a path. Turns a directory of the initial contents into a read-only subvolume. Each call
+ *   adds one.
+ * - "root_owner": UID:GID. Sets the owner of the root directory of a volume without initial contents. The default is
+ *   0:0.
+ * - "shrink": true or false. Truncates a filled volume to the minimum size at which it is still writable.
+ * - "discard_before": true or false. Discards the contents of devices before creating a volume on them, as mkfs.btrfs
+ *   does. The default is false.
+ * - "force": true or false. Allows ubtrfs_volume_format to overwrite existing data.
  */
-int ubtrfs_mkfs_options_set_label(struct ubtrfs_mkfs_options *options, const char *label);
-
-/**
- * Sets the UUID of the volume, which must be unique. The default is a random UUID.
- */
-int ubtrfs_mkfs_options_set_uuid(struct ubtrfs_mkfs_options *options, const uint8_t (*uuid)[16]);
-
-/**
- * Sets the profile of data: "single", "dup", "raid0", "raid1", "raid1c3", "raid1c4", "raid10", "raid5" or "raid6". The
- * default depends on the number of devices.
- */
-int ubtrfs_mkfs_options_set_data_profile(struct ubtrfs_mkfs_options *options,
-                                         const char *profile);
-
-/**
- * Sets the profile of metadata, with the names of ubtrfs_mkfs_options_set_data_profile.
- */
-int ubtrfs_mkfs_options_set_metadata_profile(struct ubtrfs_mkfs_options *options,
-                                             const char *profile);
-
-/**
- * Sets the checksum algorithm: "crc32c" (the default), "xxhash", "sha256" or "blake2".
- */
-int ubtrfs_mkfs_options_set_checksum(struct ubtrfs_mkfs_options *options, const char *checksum);
-
-/**
- * Sets the size of a tree block. The default is 16 KiB.
- */
-int ubtrfs_mkfs_options_set_node_size(struct ubtrfs_mkfs_options *options, uint32_t size_bytes);
-
-/**
- * Sets the size of a data block. The default is 4 KiB.
- */
-int ubtrfs_mkfs_options_set_sector_size(struct ubtrfs_mkfs_options *options, uint32_t size_bytes);
-
-/**
- * Sets and clears features with a list as in `mkfs.btrfs -O`: "^no-holes,mixed-bg" clears the first and sets the
- * second.
- */
-int ubtrfs_mkfs_options_set_features(struct ubtrfs_mkfs_options *options,
-                                     const char *list);
-
-/**
- * Fills the volume with the contents of a folder of the host, or of a tar archive, compressed or not.
- */
-int ubtrfs_mkfs_options_set_rootdir(struct ubtrfs_mkfs_options *options,
-                                    const char *contents);
-
-/**
- * Uses this time, in seconds since 1970, as the current time: then the same options and files produce the same volume,
- * byte for byte. No file has a later time. An empty volume also needs a UUID for that.
- */
-int ubtrfs_mkfs_options_set_source_date_epoch(struct ubtrfs_mkfs_options *options,
-                                              uint32_t seconds);
-
-/**
- * Turns a directory of the initial contents into a subvolume. The path is relative to the contents.
- */
-int ubtrfs_mkfs_options_add_subvolume(struct ubtrfs_mkfs_options *options,
-                                      const char *dir,
-                                      bool read_only);
-
-/**
- * Sets the owner of the root directory of a volume without initial contents. The default is user and group 0.
- */
-int ubtrfs_mkfs_options_set_root_owner(struct ubtrfs_mkfs_options *options,
-                                       uint32_t uid,
-                                       uint32_t gid);
-
-/**
- * Truncates a filled volume to the minimum size at which it is still writable.
- */
-int ubtrfs_mkfs_options_set_shrink(struct ubtrfs_mkfs_options *options, bool shrink);
-
-/**
- * Discards the contents of devices before creating a volume on them, as mkfs.btrfs does. The default is false.
- */
-int ubtrfs_mkfs_options_set_discard(struct ubtrfs_mkfs_options *options,
-                                    bool discard);
-
-/**
- * Allows ubtrfs_volume_format to overwrite existing data.
- */
-int ubtrfs_mkfs_options_set_force(struct ubtrfs_mkfs_options *options, bool force);
+int ubtrfs_mkfs_options_set(struct ubtrfs_mkfs_options *options,
+                            const char *name,
+                            const char *value);
 
 /**
  * Sets a callback for the progress of filling new volumes with these options. NULL removes it. `data` is kept until
@@ -805,26 +715,18 @@ int ubtrfs_check_options_new(struct ubtrfs_check_options **options);
 void ubtrfs_check_options_free(struct ubtrfs_check_options *options);
 
 /**
- * Reads all data of every mirror as well, and verifies its checksums.
+ * Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
+ *
+ * - "read_data": true or false. Reads all data of every mirror as well, and verifies its checksums.
+ * - "memory_bytes": a number of bytes. Sets the memory limit for the records of a check. Further records go to a
+ *   temporary file. The default is 256 MiB.
+ * - "max_issues": a number. Sets the number of issues that are passed to the callback. The default is 1000. All issues
+ *   are counted.
+ * - "scan": a path. Adds a file or a folder to the search for other devices, as for opening.
  */
-int ubtrfs_check_options_set_read_data(struct ubtrfs_check_options *options, bool read_data);
-
-/**
- * Sets the memory limit for the records of a check. Further records go to a temporary file. The default is 256 MiB.
- */
-int ubtrfs_check_options_set_memory(struct ubtrfs_check_options *options,
-                                    uint64_t size_bytes);
-
-/**
- * Sets the number of issues that are passed to the callback. The default is 1000. All issues are counted.
- */
-int ubtrfs_check_options_set_max_issues(struct ubtrfs_check_options *options,
-                                        size_t max_issues);
-
-/**
- * Adds a file or a folder to the search for other devices, as ubtrfs_open_options_add_scan.
- */
-int ubtrfs_check_options_add_scan(struct ubtrfs_check_options *options, const char *place);
+int ubtrfs_check_options_set(struct ubtrfs_check_options *options,
+                             const char *name,
+                             const char *value);
 
 /**
  * Sets a callback for the progress of checks with these options. NULL removes it. `data` is kept until the options are
@@ -872,7 +774,7 @@ int ubtrfs_volume_create_with(const char *const *images,
  * contents are lost. Otherwise the same as ubtrfs_volume_create_with.
  *
  * The error is -EEXIST if one contains a file system, a partition table or similar, unless
- * ubtrfs_mkfs_options_set_force allows it. The error is -EBUSY if one is in use. Nothing is written in both cases.
+ * the option "force" allows it. The error is -EBUSY if one is in use. Nothing is written in both cases.
  */
 int ubtrfs_volume_format(const char *const *devices,
                          size_t device_count,
@@ -1335,50 +1237,34 @@ int ubtrfs_transfer_options_new(struct ubtrfs_transfer_options **options);
 void ubtrfs_transfer_options_free(struct ubtrfs_transfer_options *options);
 
 /**
- * Sets whether copies preserve owners, modes, times, extended attributes and hard links. The default is true. With
- * false an existing file is overwritten, and keeps its owner and mode.
+ * Sets a callback for the progress of calls with these options. NULL removes it. `data` is kept until the options are
+ * freed.
  */
-int ubtrfs_transfer_options_set_preserve(struct ubtrfs_transfer_options *options,
-                                         bool preserve);
+int ubtrfs_transfer_options_set_progress(struct ubtrfs_transfer_options *options,
+                                         ubtrfs_progress_callback callback,
+                                         void *data);
 
 /**
- * Copies the target of a symbolic link if the source path is one. Symbolic links below it are always copied as links.
+ * Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
+ *
+ * - "preserve": true or false. Sets whether copies preserve owners, modes, times, extended attributes and hard links.
+ *   The default is true. With false an existing file is overwritten, and keeps its owner and mode.
+ * - "follow": true or false. Copies the target of a symbolic link if the source path is one. Symbolic links below it
+ *   are always copied as links.
+ * - "contents": true or false. Copies the contents of a directory into an existing one. The error is -ENOTDIR if either
+ *   is not a directory.
+ * - "umask": an octal number. Sets the permission bits to clear in new files of a volume if modes are not preserved.
+ *   They are also cleared in directories that an archive implies but does not contain. The default is 0.
+ * - "reflink": auto, always or never. Sets whether copies share the data of their originals. The default, auto, does
+ *   where possible.
+ * - "sparse": auto, always or never. Sets the treatment of holes: auto keeps them, always also turns blocks of zeros
+ *   into holes, and never fills them.
+ * - "enter_subvolumes": true or false. Removes subvolumes like directories: first their contents, then the empty
+ *   subvolume. By default a subvolume counts as a problem.
  */
-int ubtrfs_transfer_options_set_follow(struct ubtrfs_transfer_options *options,
-                                       bool follow);
-
-/**
- * Copies the contents of a directory into an existing one. The error is -ENOTDIR if either is not a directory.
- */
-int ubtrfs_transfer_options_set_contents(struct ubtrfs_transfer_options *options,
-                                         bool contents);
-
-/**
- * Sets the permission bits to clear in new files of a volume if modes are not preserved. They are also cleared in
- * directories that an archive implies but does not contain. The default is 0.
- */
-int ubtrfs_transfer_options_set_umask(struct ubtrfs_transfer_options *options,
-                                      uint32_t umask);
-
-/**
- * Sets whether copies share the data of their originals: "auto" (where possible), "always" or "never".
- */
-int ubtrfs_transfer_options_set_reflink(struct ubtrfs_transfer_options *options,
-                                        const char *reflink);
-
-/**
- * Sets the treatment of holes: "auto" keeps them, "always" also turns blocks of zeros into holes, and "never" fills
- * them.
- */
-int ubtrfs_transfer_options_set_sparse(struct ubtrfs_transfer_options *options,
-                                       const char *sparse);
-
-/**
- * Removes subvolumes like directories: first their contents, then the empty subvolume. By default a subvolume counts
- * as a problem.
- */
-int ubtrfs_transfer_options_set_enter_subvolumes(struct ubtrfs_transfer_options *options,
-                                                 bool enter_subvolumes);
+int ubtrfs_transfer_options_set(struct ubtrfs_transfer_options *options,
+                                const char *name,
+                                const char *value);
 
 /**
  * Creates options for receiving streams.
@@ -1391,25 +1277,32 @@ int ubtrfs_receive_options_new(struct ubtrfs_receive_options **options);
 void ubtrfs_receive_options_free(struct ubtrfs_receive_options *options);
 
 /**
- * Decompresses data that is compressed in the stream, and stores it like other data.
+ * Sets a callback for the progress of calls with these options. NULL removes it. `data` is kept until the options are
+ * freed.
  */
-int ubtrfs_receive_options_set_force_decompress(struct ubtrfs_receive_options *options,
-                                                bool force_decompress);
+int ubtrfs_receive_options_set_progress(struct ubtrfs_receive_options *options,
+                                        ubtrfs_progress_callback callback,
+                                        void *data);
 
 /**
- * Receives all concatenated streams. By default nothing after the first stream is read.
+ * Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
+ *
+ * - "force_decompress": true or false. Decompresses data that is compressed in the stream, and stores it like other
+ *   data.
+ * - "all_streams": true or false. Receives all concatenated streams. By default nothing after the first stream is read.
  */
-int ubtrfs_receive_options_set_all_streams(struct ubtrfs_receive_options *options,
-                                           bool all_streams);
+int ubtrfs_receive_options_set(struct ubtrfs_receive_options *options,
+                               const char *name,
+                               const char *value);
 
 /**
- * Copies a file, or a directory with all its contents, to another path. Data is shared. Returns the number of problems:
- * files that could not be copied, or only in part. The progress callback, which may be NULL, receives each problem.
+ * Copies a file, or a directory with all its contents, to another path. Data is shared. Returns the number of files
+ * that could not be copied: the callback, which may be NULL, is called for each.
  */
 int64_t ubtrfs_copy_tree(const struct ubtrfs_subvolume *subvolume,
                          const char *from,
                          const char *to,
-                         ubtrfs_progress_callback progress,
+                         ubtrfs_problem_callback callback,
                          void *data);
 
 /**
@@ -1421,7 +1314,7 @@ int64_t ubtrfs_copy_tree_with(const struct ubtrfs_subvolume *subvolume,
                               const struct ubtrfs_subvolume *to_subvolume,
                               const char *to,
                               const struct ubtrfs_transfer_options *options,
-                              ubtrfs_progress_callback progress,
+                              ubtrfs_problem_callback callback,
                               void *data);
 
 /**
@@ -1431,7 +1324,7 @@ int64_t ubtrfs_copy_tree_with(const struct ubtrfs_subvolume *subvolume,
 int64_t ubtrfs_copy_from_host(const struct ubtrfs_subvolume *subvolume,
                               const char *host,
                               const char *to,
-                              ubtrfs_progress_callback progress,
+                              ubtrfs_problem_callback callback,
                               void *data);
 
 /**
@@ -1441,7 +1334,7 @@ int64_t ubtrfs_copy_from_host_with(const struct ubtrfs_subvolume *subvolume,
                                    const char *host,
                                    const char *to,
                                    const struct ubtrfs_transfer_options *options,
-                                   ubtrfs_progress_callback progress,
+                                   ubtrfs_problem_callback callback,
                                    void *data);
 
 /**
@@ -1450,7 +1343,7 @@ int64_t ubtrfs_copy_from_host_with(const struct ubtrfs_subvolume *subvolume,
 int64_t ubtrfs_copy_to_host(const struct ubtrfs_subvolume *subvolume,
                             const char *from,
                             const char *host,
-                            ubtrfs_progress_callback progress,
+                            ubtrfs_problem_callback callback,
                             void *data);
 
 /**
@@ -1460,7 +1353,7 @@ int64_t ubtrfs_copy_to_host_with(const struct ubtrfs_subvolume *subvolume,
                                  const char *from,
                                  const char *host,
                                  const struct ubtrfs_transfer_options *options,
-                                 ubtrfs_progress_callback progress,
+                                 ubtrfs_problem_callback callback,
                                  void *data);
 
 /**
@@ -1470,8 +1363,18 @@ int64_t ubtrfs_copy_to_host_with(const struct ubtrfs_subvolume *subvolume,
 int64_t ubtrfs_export_tar(const struct ubtrfs_subvolume *subvolume,
                           const char *at,
                           int fd,
-                          ubtrfs_progress_callback progress,
+                          ubtrfs_problem_callback callback,
                           void *data);
+
+/**
+ * Writes an archive as ubtrfs_export_tar. Only the progress callback of the options, which may be NULL, has an effect.
+ */
+int64_t ubtrfs_export_tar_with(const struct ubtrfs_subvolume *subvolume,
+                               const char *at,
+                               int fd,
+                               const struct ubtrfs_transfer_options *options,
+                               ubtrfs_problem_callback callback,
+                               void *data);
 
 /**
  * Unpacks a tar archive, compressed or not, from a file descriptor into a directory. Existing files are replaced.
@@ -1480,28 +1383,30 @@ int64_t ubtrfs_export_tar(const struct ubtrfs_subvolume *subvolume,
 int64_t ubtrfs_import_tar(const struct ubtrfs_subvolume *subvolume,
                           int fd,
                           const char *dir,
-                          ubtrfs_progress_callback progress,
+                          ubtrfs_problem_callback callback,
                           void *data);
 
 /**
- * Unpacks an archive as ubtrfs_import_tar. Only the umask of the options, which may be NULL, has an effect.
+ * Unpacks an archive as ubtrfs_import_tar. Only the progress callback and the umask of the options, which may be NULL,
+ * have an effect.
  */
 int64_t ubtrfs_import_tar_with(const struct ubtrfs_subvolume *subvolume,
                                int fd,
                                const char *dir,
                                const struct ubtrfs_transfer_options *options,
-                               ubtrfs_progress_callback progress,
+                               ubtrfs_problem_callback callback,
                                void *data);
 
 /**
  * Removes a file, or a directory with all its contents, and continues after files that cannot be removed. Symbolic
- * links are not followed. The options, which may be NULL, have the treatment of subvolumes. Returns the number of
- * problems, as ubtrfs_copy_tree. A directory that is not empty afterwards counts as one.
+ * links are not followed. The options, which may be NULL, have the progress callback and the treatment of subvolumes.
+ * Returns the number of problems: the callback, which may be NULL, is called for each. A directory that is not empty
+ * afterwards counts as one.
  */
 int64_t ubtrfs_remove_tree(const struct ubtrfs_subvolume *subvolume,
                            const char *at,
                            const struct ubtrfs_transfer_options *options,
-                           ubtrfs_progress_callback progress,
+                           ubtrfs_problem_callback callback,
                            void *data);
 
 /**
@@ -1514,23 +1419,24 @@ int ubtrfs_send(const struct ubtrfs_subvolume *subvolume,
 
 /**
  * Creates the subvolumes of a stream, read from a file descriptor, in a directory. Nothing outside of them is changed,
- * even by a malicious stream. The progress callback, which may be NULL, receives the name of each with
- * UBTRFS_EVENT_FINISHED. If it cancels the call, the incomplete subvolume is kept, and is writable.
+ * even by a malicious stream. The callback, which may be NULL, receives the name of each. If it ends the list, its
+ * result is returned.
  */
 int ubtrfs_receive(const struct ubtrfs_subvolume *subvolume,
                    const char *dir,
                    int fd,
-                   ubtrfs_progress_callback progress,
+                   ubtrfs_name_callback callback,
                    void *data);
 
 /**
- * Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL.
+ * Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL. If the
+ * progress callback cancels the call, the incomplete subvolume is kept, and is writable.
  */
 int ubtrfs_receive_with(const struct ubtrfs_subvolume *subvolume,
                         const char *dir,
                         int fd,
                         const struct ubtrfs_receive_options *options,
-                        ubtrfs_progress_callback progress,
+                        ubtrfs_name_callback callback,
                         void *data);
 
 /**

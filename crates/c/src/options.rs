@@ -1,14 +1,14 @@
 //! Options for creating, opening and checking volumes. They are handles, so that later releases can add options.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ubtrfs::{Access, Builder, Checker, Compress, CsumType, Mkfs, MkfsOptions, Profile, Uuid};
+use ubtrfs::{Access, Builder, Checker, CsumType, Mkfs, MkfsOptions, OPEN_OPTIONS, Profile, Uuid};
 
-use crate::arguments::{handle_alone, handle_place, optional_text, path, take_back, text};
+use crate::arguments::{handle_alone, handle_place, take_back, text};
 use crate::failure::{Failure, Result, status};
 use crate::progress::{Listener, ubtrfs_progress_callback};
 
@@ -16,11 +16,6 @@ use crate::progress::{Listener, ubtrfs_progress_callback};
 #[derive(Debug, Default)]
 pub struct ubtrfs_open_options {
     builder: Builder,
-    scan: Vec<PathBuf>,
-    memory_bytes: Option<u64>,
-    is_read_only: bool,
-    is_as_committed: bool,
-    keeps_free_space: bool,
 }
 
 /// Options for creating a volume. The defaults are the same as for ubtrfs_volume_create.
@@ -47,28 +42,11 @@ pub struct ubtrfs_check_options {
 
 impl ubtrfs_open_options {
     pub(crate) fn builder(&self) -> Builder {
-        let mut builder = self.builder.clone().scan(&self.scan);
-        if let Some(bytes) = self.memory_bytes {
-            builder = builder.limit_memory(bytes);
-        }
-        if self.is_read_only {
-            builder = builder.read_only();
-        }
-        if self.is_as_committed {
-            builder = builder.as_committed();
-        }
-        if self.keeps_free_space {
-            builder = builder.no_discard();
-        }
-        builder
+        self.builder.clone()
     }
 
     pub(crate) fn reads_only(&self) -> bool {
-        self.is_read_only || self.is_as_committed
-    }
-
-    fn change(&mut self, change: impl FnOnce(Builder) -> Builder) {
-        self.builder = change(mem::take(&mut self.builder));
+        self.builder.is_read_only()
     }
 }
 
@@ -101,6 +79,63 @@ impl ubtrfs_check_options {
     }
 }
 
+/// An option of a handle, by name.
+#[derive(Debug)]
+pub struct OptionRow<T: 'static> {
+    pub name: &'static str,
+    /// The accepted values, as the header and errors show them.
+    pub syntax: &'static str,
+    pub help: &'static str,
+    /// Returns `None`, and changes nothing, if the value is not valid.
+    set: fn(&mut T, &OsStr) -> Option<()>,
+}
+
+/// Describes an option for the header: its name, the accepted values, and its effect.
+#[derive(Debug)]
+pub struct OptionLine {
+    pub name: &'static str,
+    pub syntax: &'static str,
+    pub help: String,
+}
+
+impl<T> OptionRow<T> {
+    pub(crate) const fn new(
+        name: &'static str,
+        syntax: &'static str,
+        help: &'static str,
+        set: fn(&mut T, &OsStr) -> Option<()>,
+    ) -> OptionRow<T> {
+        OptionRow {
+            name,
+            syntax,
+            help,
+            set,
+        }
+    }
+
+    pub(crate) fn line(&self) -> OptionLine {
+        OptionLine {
+            name: self.name,
+            syntax: self.syntax,
+            help: self.help.into(),
+        }
+    }
+}
+
+/// Returns the lines of the header for the options of opening, making and checking, in this order.
+pub fn option_lines() -> [Vec<OptionLine>; 3] {
+    let open = OPEN_OPTIONS.iter().map(|option| OptionLine {
+        name: option.name(),
+        syntax: option.kind().syntax(),
+        help: format!("{} Default: {}.", option.help(), option.default_value()),
+    });
+    [
+        open.collect(),
+        MKFS_OPTIONS.iter().map(OptionRow::line).collect(),
+        CHECK_OPTIONS.iter().map(OptionRow::line).collect(),
+    ]
+}
+
 /// Changes the options of a handle.
 ///
 /// # Safety
@@ -113,21 +148,238 @@ pub(crate) unsafe fn set<T>(options: *mut T, change: impl FnOnce(&mut T) -> Resu
     })
 }
 
-/// Parses the name of a value.
+/// Sets an option of a handle by its name in a table.
 ///
 /// # Safety
 ///
-/// See [`text`].
-pub(crate) unsafe fn named<T>(
+/// See [`handle_alone`] and [`text`].
+pub(crate) unsafe fn set_by_name<T>(
+    rows: &[OptionRow<T>],
+    options: *mut T,
     name: *const c_char,
-    what: &str,
-    read: impl FnOnce(&str) -> Option<T>,
-) -> Result<T> {
+    value: *const c_char,
+) -> c_int {
+    let change = |options: &mut T| {
+        // SAFETY: guaranteed by the caller.
+        let (name, value) = unsafe { (text(name)?, text(value)?) };
+        let row = rows.iter().find(|row| name == row.name);
+        let row =
+            row.ok_or_else(|| Failure::invalid(&format!("unknown option '{}'", name.display())))?;
+        (row.set)(options, value).ok_or_else(|| {
+            let (name, syntax) = (row.name, row.syntax);
+            let value = value.display();
+            Failure::invalid(&format!(
+                "option '{name}': bad value '{value}', expected {syntax}"
+            ))
+        })
+    };
     // SAFETY: guaranteed by the caller.
-    let name = unsafe { text(name)? };
-    let value = name.to_str().and_then(read);
-    value.ok_or_else(|| Failure::invalid(&format!("unknown {what} {}", name.display())))
+    unsafe { set(options, change) }
 }
+
+/// Parses a value.
+pub(crate) fn parse<T: std::str::FromStr>(value: &OsStr) -> Option<T> {
+    value.to_str()?.parse().ok()
+}
+
+const FLAG: &str = "true or false";
+const PROFILE: &str = "single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5 or raid6";
+
+static MKFS_OPTIONS: &[OptionRow<ubtrfs_mkfs_options>] = &[
+    OptionRow::new(
+        "label",
+        "a text",
+        "Sets the label, of at most 255 bytes.",
+        |mkfs, value| {
+            mkfs.options.label = value.as_bytes().to_vec();
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "uuid",
+        "a UUID",
+        "Sets the UUID of the volume, which must be unique. The default is a random UUID.",
+        |mkfs, value| {
+            mkfs.uuid = Some(Uuid::parse(value.to_str()?)?);
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "data",
+        PROFILE,
+        "Sets the profile of data. The default depends on the number of devices.",
+        |mkfs, value| {
+            mkfs.options.data = Some(Profile::from_name(value.to_str()?)?);
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "metadata",
+        PROFILE,
+        "Sets the profile of metadata.",
+        |mkfs, value| {
+            mkfs.options.metadata = Some(Profile::from_name(value.to_str()?)?);
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "checksum",
+        "crc32c, xxhash, sha256 or blake2",
+        "Sets the checksum algorithm. The default is crc32c.",
+        |mkfs, value| {
+            mkfs.options.csum_type = CsumType::from_name(value.to_str()?)?;
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "node_size",
+        "a number of bytes",
+        "Sets the size of a tree block. The default is 16 KiB.",
+        |mkfs, value| {
+            mkfs.options.nodesize = Some(parse(value)?);
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "sector_size",
+        "a number of bytes",
+        "Sets the size of a data block. The default is 4 KiB.",
+        |mkfs, value| {
+            mkfs.options.sectorsize = parse(value)?;
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "features",
+        "a list as in mkfs.btrfs -O",
+        "Sets and clears features: \"^no-holes,mixed-bg\" clears the first and sets the second.",
+        |mkfs, value| {
+            // A list with an error changes nothing.
+            let mut features = mkfs.options.features;
+            features.apply_list(value.to_str()?).ok()?;
+            mkfs.options.features = features;
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "rootdir",
+        "a path",
+        "Fills the volume with the contents of a folder of the host, or of a tar archive, compressed or not.",
+        |mkfs, value| {
+            mkfs.contents = Some(value.into());
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "source_date_epoch",
+        "seconds since 1970",
+        "Uses this time as the current time: then the same options and files produce the same volume, byte for byte. \
+         No file has a later time. An empty volume also needs a UUID for that.",
+        |mkfs, value| {
+            mkfs.source_date_epoch = Some(parse::<u32>(value)?.into());
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "subvolumes",
+        "a path",
+        "Turns a directory of the initial contents into a subvolume. The path is relative to the contents. Each call \
+         adds one.",
+        |mkfs, value| {
+            mkfs.subvolumes.push((value.into(), Access::Writable));
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "read_only_subvolumes",
+        "a path",
+        "Turns a directory of the initial contents into a read-only subvolume. Each call adds one.",
+        |mkfs, value| {
+            mkfs.subvolumes.push((value.into(), Access::ReadOnly));
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "root_owner",
+        "UID:GID",
+        "Sets the owner of the root directory of a volume without initial contents. The default is 0:0.",
+        |mkfs, value| {
+            let (uid, gid) = value.to_str()?.split_once(':')?;
+            mkfs.options.root_owner = (uid.parse().ok()?, gid.parse().ok()?);
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "shrink",
+        FLAG,
+        "Truncates a filled volume to the minimum size at which it is still writable.",
+        |mkfs, value| {
+            mkfs.shrink = parse(value)?;
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "discard_before",
+        FLAG,
+        "Discards the contents of devices before creating a volume on them, as mkfs.btrfs does. The default is false.",
+        |mkfs, value| {
+            mkfs.discard = parse(value)?;
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "force",
+        FLAG,
+        "Allows ubtrfs_volume_format to overwrite existing data.",
+        |mkfs, value| {
+            mkfs.force = parse(value)?;
+            Some(())
+        },
+    ),
+];
+
+static CHECK_OPTIONS: &[OptionRow<ubtrfs_check_options>] = &[
+    OptionRow::new(
+        "read_data",
+        FLAG,
+        "Reads all data of every mirror as well, and verifies its checksums.",
+        |check, value| {
+            let read_data = parse(value)?;
+            check.change(|checker| checker.read_data(read_data));
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "memory_bytes",
+        "a number of bytes",
+        "Sets the memory limit for the records of a check. Further records go to a temporary file. The default is \
+         256 MiB.",
+        |check, value| {
+            let bytes = parse(value)?;
+            check.change(|checker| checker.memory_bytes(bytes));
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "max_issues",
+        "a number",
+        "Sets the number of issues that are passed to the callback. The default is 1000. All issues are counted.",
+        |check, value| {
+            let max_issues = parse(value)?;
+            check.change(|checker| checker.max_issues(max_issues));
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "scan",
+        "a path",
+        "Adds a file or a folder to the search for other devices, as for opening.",
+        |check, value| {
+            check.scan.push(value.into());
+            Some(())
+        },
+    ),
+];
 
 /// Creates options for opening a volume.
 #[unsafe(no_mangle)]
@@ -146,134 +398,21 @@ pub unsafe extern "C" fn ubtrfs_open_options_free(options: *mut ubtrfs_open_opti
     drop(unsafe { take_back(options) });
 }
 
-/// Opens the volume read-only. Other processes may also open it read-only.
+/// Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
+///
+/// {options of opening}
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_open_options_set_read_only(
+pub unsafe extern "C" fn ubtrfs_open_options_set(
     options: *mut ubtrfs_open_options,
-    read_only: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_open_options| {
-        options.is_read_only = read_only;
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Opens the volume read-only, as of the last commit. Use this to read a volume whose log of fsyncs is damaged.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_open_options_set_as_committed(
-    options: *mut ubtrfs_open_options,
-    as_committed: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_open_options| {
-        options.is_as_committed = as_committed;
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Allows missing devices, as far as the profiles permit.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_open_options_set_degraded(
-    options: *mut ubtrfs_open_options,
-    degraded: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_open_options| {
-        options.change(|builder| builder.degraded(degraded));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Adds a file or a folder to the search for other devices of the volume. A folder is searched without its subfolders;
-/// "/dev" means all block devices.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_open_options_add_scan(
-    options: *mut ubtrfs_open_options,
-    place: *const c_char,
+    name: *const c_char,
+    value: *const c_char,
 ) -> c_int {
     let change = |options: &mut ubtrfs_open_options| {
         // SAFETY: see the head of the header.
-        options.scan.push(unsafe { path(place)? }.to_owned());
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the compression of files without a setting of their own: "none", "lzo", "zlib" or "zstd". The last two may have
-/// a level, such as "zstd:3". Also applies to the initial contents of a new volume.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_open_options_set_compression(
-    options: *mut ubtrfs_open_options,
-    compression: *const c_char,
-) -> c_int {
-    let change = |options: &mut ubtrfs_open_options| {
-        // SAFETY: see the head of the header.
-        let compress = unsafe { named(compression, "compression", Compress::from_name)? };
-        options.change(|builder| builder.compress(compress));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Limits all caches and buffers to their shares of this amount of memory.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_open_options_set_memory(
-    options: *mut ubtrfs_open_options,
-    size_bytes: u64,
-) -> c_int {
-    let change = |options: &mut ubtrfs_open_options| {
-        options.memory_bytes = Some(size_bytes);
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the size of the cache of tree blocks.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_open_options_set_cache(
-    options: *mut ubtrfs_open_options,
-    size_bytes: u64,
-) -> c_int {
-    let change = |options: &mut ubtrfs_open_options| {
-        options.change(|builder| builder.cache_bytes(size_bytes));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets how long a change may stay uncommitted. The default is 30 seconds. With 0, commits happen only on request and
-/// under memory pressure.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_open_options_set_commit_interval(
-    options: *mut ubtrfs_open_options,
-    seconds: u32,
-) -> c_int {
-    let change = |options: &mut ubtrfs_open_options| {
-        let interval = Some(Duration::from_secs(seconds.into()));
-        let interval = interval.filter(|interval| !interval.is_zero());
-        options.change(|builder| builder.commit_interval(interval));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets whether freed space is discarded on the devices, which shrinks an image file. The default is true.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_open_options_set_discard(
-    options: *mut ubtrfs_open_options,
-    discard: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_open_options| {
-        options.keeps_free_space = !discard;
+        let (name, value) = unsafe { (text(name)?, text(value)?) };
+        let builder = options.builder.clone();
+        let set = builder.set(&name.to_string_lossy(), value);
+        options.builder = set.map_err(|error| Failure::invalid(&error.reason().to_string()))?;
         Ok(())
     };
     // SAFETY: see the head of the header.
@@ -297,245 +436,17 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_free(options: *mut ubtrfs_mkfs_opti
     drop(unsafe { take_back(options) });
 }
 
-/// Sets the label, of at most 255 bytes. NULL means no label.
+/// Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
+///
+/// {options of making}
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_label(
+pub unsafe extern "C" fn ubtrfs_mkfs_options_set(
     options: *mut ubtrfs_mkfs_options,
-    label: *const c_char,
+    name: *const c_char,
+    value: *const c_char,
 ) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: see the head of the header.
-        let label = unsafe { optional_text(label) };
-        options.options.label = label.unwrap_or_default().as_bytes().to_vec();
-        Ok(())
-    };
     // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the UUID of the volume, which must be unique. The default is a random UUID.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_uuid(
-    options: *mut ubtrfs_mkfs_options,
-    uuid: *const [u8; 16],
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: see the head of the header.
-        let uuid = unsafe { uuid.as_ref() };
-        let uuid = uuid.ok_or_else(|| Failure::invalid("the UUID is NULL"))?;
-        options.uuid = Some(Uuid(*uuid));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the profile of data: "single", "dup", "raid0", "raid1", "raid1c3", "raid1c4", "raid10", "raid5" or "raid6". The
-/// default depends on the number of devices.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_data_profile(
-    options: *mut ubtrfs_mkfs_options,
-    profile: *const c_char,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: see the head of the header.
-        let profile = unsafe { named(profile, "profile", Profile::from_name)? };
-        options.options.data = Some(profile);
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the profile of metadata, with the names of ubtrfs_mkfs_options_set_data_profile.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_metadata_profile(
-    options: *mut ubtrfs_mkfs_options,
-    profile: *const c_char,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: see the head of the header.
-        let profile = unsafe { named(profile, "profile", Profile::from_name)? };
-        options.options.metadata = Some(profile);
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the checksum algorithm: "crc32c" (the default), "xxhash", "sha256" or "blake2".
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_checksum(
-    options: *mut ubtrfs_mkfs_options,
-    checksum: *const c_char,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: see the head of the header.
-        let csum_type = unsafe { named(checksum, "checksum", CsumType::from_name)? };
-        options.options.csum_type = csum_type;
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the size of a tree block. The default is 16 KiB.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_node_size(
-    options: *mut ubtrfs_mkfs_options,
-    size_bytes: u32,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        options.options.nodesize = Some(size_bytes);
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the size of a data block. The default is 4 KiB.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_sector_size(
-    options: *mut ubtrfs_mkfs_options,
-    size_bytes: u32,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        options.options.sectorsize = size_bytes;
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets and clears features with a list as in `mkfs.btrfs -O`: "^no-holes,mixed-bg" clears the first and sets the
-/// second.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_features(
-    options: *mut ubtrfs_mkfs_options,
-    list: *const c_char,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: see the head of the header.
-        let list = unsafe { text(list)? };
-        let list = list.to_str();
-        let list = list.ok_or_else(|| Failure::invalid("the features are no UTF-8"))?;
-        // A list with an error changes nothing.
-        let mut features = options.options.features;
-        features.apply_list(list)?;
-        options.options.features = features;
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Fills the volume with the contents of a folder of the host, or of a tar archive, compressed or not.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_rootdir(
-    options: *mut ubtrfs_mkfs_options,
-    contents: *const c_char,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: see the head of the header.
-        options.contents = Some(unsafe { path(contents)? }.to_owned());
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Uses this time, in seconds since 1970, as the current time: then the same options and files produce the same volume,
-/// byte for byte. No file has a later time. An empty volume also needs a UUID for that.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_source_date_epoch(
-    options: *mut ubtrfs_mkfs_options,
-    seconds: u32,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        options.source_date_epoch = Some(seconds.into());
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Turns a directory of the initial contents into a subvolume. The path is relative to the contents.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_add_subvolume(
-    options: *mut ubtrfs_mkfs_options,
-    dir: *const c_char,
-    read_only: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        let access = if read_only {
-            Access::ReadOnly
-        } else {
-            Access::Writable
-        };
-        // SAFETY: see the head of the header.
-        let dir = unsafe { path(dir)? };
-        options.subvolumes.push((dir.to_owned(), access));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the owner of the root directory of a volume without initial contents. The default is user and group 0.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_root_owner(
-    options: *mut ubtrfs_mkfs_options,
-    uid: u32,
-    gid: u32,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        options.options.root_owner = (uid, gid);
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Truncates a filled volume to the minimum size at which it is still writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_shrink(
-    options: *mut ubtrfs_mkfs_options,
-    shrink: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        options.shrink = shrink;
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Discards the contents of devices before creating a volume on them, as mkfs.btrfs does. The default is false.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_discard(
-    options: *mut ubtrfs_mkfs_options,
-    discard: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        options.discard = discard;
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Allows ubtrfs_volume_format to overwrite existing data.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_mkfs_options_set_force(
-    options: *mut ubtrfs_mkfs_options,
-    force: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_mkfs_options| {
-        options.force = force;
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
+    unsafe { set_by_name(MKFS_OPTIONS, options, name, value) }
 }
 
 /// Sets a callback for the progress of filling new volumes with these options. NULL removes it. `data` is kept until
@@ -574,61 +485,17 @@ pub unsafe extern "C" fn ubtrfs_check_options_free(options: *mut ubtrfs_check_op
     drop(unsafe { take_back(options) });
 }
 
-/// Reads all data of every mirror as well, and verifies its checksums.
+/// Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
+///
+/// {options of checking}
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_check_options_set_read_data(
+pub unsafe extern "C" fn ubtrfs_check_options_set(
     options: *mut ubtrfs_check_options,
-    read_data: bool,
+    name: *const c_char,
+    value: *const c_char,
 ) -> c_int {
-    let change = |options: &mut ubtrfs_check_options| {
-        options.change(|checker| checker.read_data(read_data));
-        Ok(())
-    };
     // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the memory limit for the records of a check. Further records go to a temporary file. The default is 256 MiB.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_check_options_set_memory(
-    options: *mut ubtrfs_check_options,
-    size_bytes: u64,
-) -> c_int {
-    let change = |options: &mut ubtrfs_check_options| {
-        options.change(|checker| checker.memory_bytes(size_bytes));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the number of issues that are passed to the callback. The default is 1000. All issues are counted.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_check_options_set_max_issues(
-    options: *mut ubtrfs_check_options,
-    max_issues: usize,
-) -> c_int {
-    let change = |options: &mut ubtrfs_check_options| {
-        options.change(|checker| checker.max_issues(max_issues));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Adds a file or a folder to the search for other devices, as ubtrfs_open_options_add_scan.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_check_options_add_scan(
-    options: *mut ubtrfs_check_options,
-    place: *const c_char,
-) -> c_int {
-    let change = |options: &mut ubtrfs_check_options| {
-        // SAFETY: see the head of the header.
-        options.scan.push(unsafe { path(place)? }.to_owned());
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
+    unsafe { set_by_name(CHECK_OPTIONS, options, name, value) }
 }
 
 /// Sets a callback for the progress of checks with these options. NULL removes it. `data` is kept until the options are

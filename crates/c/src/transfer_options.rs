@@ -7,7 +7,7 @@ use ubtrfs::{CopyOptions, ImportOptions, ReceiveOptions, Reflink, RemoveOptions,
 
 use crate::arguments::{handle_place, take_back};
 use crate::failure::status;
-use crate::options::{named, set};
+use crate::options::{OptionLine, OptionRow, parse, set_by_name};
 
 /// Options for copying, unpacking or removing a tree. The defaults are the same as for the functions without options.
 #[derive(Debug, Default)]
@@ -29,6 +29,123 @@ impl ubtrfs_transfer_options {
     }
 }
 
+static TRANSFER_OPTIONS: &[OptionRow<ubtrfs_transfer_options>] = &[
+    OptionRow::new(
+        "preserve",
+        "true or false",
+        "Sets whether copies preserve owners, modes, times, extended attributes and hard links. The default is true. \
+         With false an existing file is overwritten, and keeps its owner and mode.",
+        |options, value| {
+            let preserve = parse(value)?;
+            options.change(|copy| copy.preserve(preserve));
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "follow",
+        "true or false",
+        "Copies the target of a symbolic link if the source path is one. Symbolic links below it are always copied as \
+         links.",
+        |options, value| {
+            let follow = parse(value)?;
+            options.change(|copy| copy.follow(follow));
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "contents",
+        "true or false",
+        "Copies the contents of a directory into an existing one. The error is -ENOTDIR if either is not a directory.",
+        |options, value| {
+            let contents = parse(value)?;
+            options.change(|copy| copy.contents(contents));
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "umask",
+        "an octal number",
+        "Sets the permission bits to clear in new files of a volume if modes are not preserved. They are also cleared \
+         in directories that an archive implies but does not contain. The default is 0.",
+        |options, value| {
+            let umask = u32::from_str_radix(value.to_str()?, 8).ok()?;
+            options.change(|copy| copy.umask(umask));
+            options.import = mem::take(&mut options.import).umask(umask);
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "reflink",
+        "auto, always or never",
+        "Sets whether copies share the data of their originals. The default, auto, does where possible.",
+        |options, value| {
+            let reflink = match value.to_str()? {
+                "auto" => Reflink::Auto,
+                "always" => Reflink::Always,
+                "never" => Reflink::Never,
+                _ => return None,
+            };
+            options.change(|copy| copy.reflink(reflink));
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "sparse",
+        "auto, always or never",
+        "Sets the treatment of holes: auto keeps them, always also turns blocks of zeros into holes, and never fills \
+         them.",
+        |options, value| {
+            let sparse = match value.to_str()? {
+                "auto" => Sparse::Auto,
+                "always" => Sparse::Always,
+                "never" => Sparse::Never,
+                _ => return None,
+            };
+            options.change(|copy| copy.sparse(sparse));
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "enter_subvolumes",
+        "true or false",
+        "Removes subvolumes like directories: first their contents, then the empty subvolume. By default a subvolume \
+         counts as a problem.",
+        |options, value| {
+            options.remove = options.remove.enter_subvolumes(parse(value)?);
+            Some(())
+        },
+    ),
+];
+
+static RECEIVE_OPTIONS: &[OptionRow<ubtrfs_receive_options>] = &[
+    OptionRow::new(
+        "force_decompress",
+        "true or false",
+        "Decompresses data that is compressed in the stream, and stores it like other data.",
+        |options, value| {
+            options.options = options.options.force_decompress(parse(value)?);
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "all_streams",
+        "true or false",
+        "Receives all concatenated streams. By default nothing after the first stream is read.",
+        |options, value| {
+            options.options = options.options.all_streams(parse(value)?);
+            Some(())
+        },
+    ),
+];
+
+/// Returns the lines of the header for the options of transfers and of receiving, in this order.
+pub fn transfer_option_lines() -> [Vec<OptionLine>; 2] {
+    [
+        TRANSFER_OPTIONS.iter().map(OptionRow::line).collect(),
+        RECEIVE_OPTIONS.iter().map(OptionRow::line).collect(),
+    ]
+}
+
 /// Creates options for transfers of trees.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_transfer_options_new(
@@ -48,123 +165,17 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_free(options: *mut ubtrfs_trans
     drop(unsafe { take_back(options) });
 }
 
-/// Sets whether copies preserve owners, modes, times, extended attributes and hard links. The default is true. With
-/// false an existing file is overwritten, and keeps its owner and mode.
+/// Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
+///
+/// {options of transfers}
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_transfer_options_set_preserve(
+pub unsafe extern "C" fn ubtrfs_transfer_options_set(
     options: *mut ubtrfs_transfer_options,
-    preserve: bool,
+    name: *const c_char,
+    value: *const c_char,
 ) -> c_int {
-    let change = |options: &mut ubtrfs_transfer_options| {
-        options.change(|copy| copy.preserve(preserve));
-        Ok(())
-    };
     // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Copies the target of a symbolic link if the source path is one. Symbolic links below it are always copied as links.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_transfer_options_set_follow(
-    options: *mut ubtrfs_transfer_options,
-    follow: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_transfer_options| {
-        options.change(|copy| copy.follow(follow));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Copies the contents of a directory into an existing one. The error is -ENOTDIR if either is not a directory.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_transfer_options_set_contents(
-    options: *mut ubtrfs_transfer_options,
-    contents: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_transfer_options| {
-        options.change(|copy| copy.contents(contents));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the permission bits to clear in new files of a volume if modes are not preserved. They are also cleared in
-/// directories that an archive implies but does not contain. The default is 0.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_transfer_options_set_umask(
-    options: *mut ubtrfs_transfer_options,
-    umask: u32,
-) -> c_int {
-    let change = |options: &mut ubtrfs_transfer_options| {
-        options.change(|copy| copy.umask(umask));
-        options.import = mem::take(&mut options.import).umask(umask);
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets whether copies share the data of their originals: "auto" (where possible), "always" or "never".
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_transfer_options_set_reflink(
-    options: *mut ubtrfs_transfer_options,
-    reflink: *const c_char,
-) -> c_int {
-    let change = |options: &mut ubtrfs_transfer_options| {
-        let read = |word: &str| match word {
-            "auto" => Some(Reflink::Auto),
-            "always" => Some(Reflink::Always),
-            "never" => Some(Reflink::Never),
-            _ => None,
-        };
-        // SAFETY: see the head of the header.
-        let reflink = unsafe { named(reflink, "reflink", read)? };
-        options.change(|copy| copy.reflink(reflink));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Sets the treatment of holes: "auto" keeps them, "always" also turns blocks of zeros into holes, and "never" fills
-/// them.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_transfer_options_set_sparse(
-    options: *mut ubtrfs_transfer_options,
-    sparse: *const c_char,
-) -> c_int {
-    let change = |options: &mut ubtrfs_transfer_options| {
-        let read = |word: &str| match word {
-            "auto" => Some(Sparse::Auto),
-            "always" => Some(Sparse::Always),
-            "never" => Some(Sparse::Never),
-            _ => None,
-        };
-        // SAFETY: see the head of the header.
-        let sparse = unsafe { named(sparse, "sparse", read)? };
-        options.change(|copy| copy.sparse(sparse));
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Removes subvolumes like directories: first their contents, then the empty subvolume. By default a subvolume counts
-/// as a problem.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_transfer_options_set_enter_subvolumes(
-    options: *mut ubtrfs_transfer_options,
-    enter_subvolumes: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_transfer_options| {
-        options.remove = options.remove.enter_subvolumes(enter_subvolumes);
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
+    unsafe { set_by_name(TRANSFER_OPTIONS, options, name, value) }
 }
 
 /// Creates options for receiving streams.
@@ -186,30 +197,15 @@ pub unsafe extern "C" fn ubtrfs_receive_options_free(options: *mut ubtrfs_receiv
     drop(unsafe { take_back(options) });
 }
 
-/// Decompresses data that is compressed in the stream, and stores it like other data.
+/// Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
+///
+/// {options of receiving}
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_receive_options_set_force_decompress(
+pub unsafe extern "C" fn ubtrfs_receive_options_set(
     options: *mut ubtrfs_receive_options,
-    force_decompress: bool,
+    name: *const c_char,
+    value: *const c_char,
 ) -> c_int {
-    let change = |options: &mut ubtrfs_receive_options| {
-        options.options = options.options.force_decompress(force_decompress);
-        Ok(())
-    };
     // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
-}
-
-/// Receives all concatenated streams. By default nothing after the first stream is read.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_receive_options_set_all_streams(
-    options: *mut ubtrfs_receive_options,
-    all_streams: bool,
-) -> c_int {
-    let change = |options: &mut ubtrfs_receive_options| {
-        options.options = options.options.all_streams(all_streams);
-        Ok(())
-    };
-    // SAFETY: see the head of the header.
-    unsafe { set(options, change) }
+    unsafe { set_by_name(RECEIVE_OPTIONS, options, name, value) }
 }

@@ -148,7 +148,7 @@ pub unsafe extern "C" fn ubtrfs_volume_create_with(
 /// contents are lost. Otherwise the same as ubtrfs_volume_create_with.
 ///
 /// The error is -EEXIST if one contains a file system, a partition table or similar, unless
-/// ubtrfs_mkfs_options_set_force allows it. The error is -EBUSY if one is in use. Nothing is written in both cases.
+/// the option "force" allows it. The error is -EBUSY if one is in use. Nothing is written in both cases.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_format(
     devices: *const *const c_char,

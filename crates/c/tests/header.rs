@@ -1,10 +1,11 @@
-//! The header is generated from the sources by cbindgen. `UBTRFS_WRITE_HEADER` makes the test write it
-//! (`cargo xtask header`).
+//! The header is generated from the sources by cbindgen, with the options from their tables. The options of the package
+//! for Python are generated from the same table. `UBTRFS_WRITE_HEADER` makes the tests write both (`cargo xtask header`).
 
 use std::fs;
 use std::path::Path;
 
 use cbindgen::{Builder, Config, Language, Style};
+use ubtrfs::{OPEN_OPTIONS, OptionKind};
 
 /// Files with functions or types, in the order of the header.
 const SOURCES: &[&str] = &[
@@ -46,17 +47,101 @@ fn made(root: &Path) -> String {
         .fold(Builder::new().with_config(config), Builder::with_src);
     let mut text = Vec::new();
     builder.generate().unwrap().write(&mut text);
-    String::from_utf8(text).unwrap()
+    let [open, mkfs, check] = ubtrfs_c::option_lines();
+    let [transfer, receive] = ubtrfs_c::transfer_option_lines();
+    let lists = [
+        ("{options of opening}", open),
+        ("{options of making}", mkfs),
+        ("{options of checking}", check),
+        ("{options of transfers}", transfer),
+        ("{options of receiving}", receive),
+    ];
+    let mut text = String::from_utf8(text).unwrap();
+    for (place, lines) in lists {
+        let list: String = lines.iter().map(listed).collect();
+        text = text.replace(&format!(" * {place}\n"), &list);
+    }
+    text
+}
+
+/// Returns the lines of a comment for an option.
+fn listed(option: &ubtrfs_c::OptionLine) -> String {
+    let text = format!("\"{}\": {}. {}", option.name, option.syntax, option.help);
+    wrapped(&text, " * - ", " *   ")
+}
+
+/// Wraps a paragraph. The first line begins with `first`, and all others with `other`.
+fn wrapped(text: &str, first: &str, other: &str) -> String {
+    let mut lines = vec![first.to_owned()];
+    for word in text.split(' ') {
+        if lines[lines.len() - 1].len() + word.len() > 120 {
+            lines.push(other.to_owned());
+        }
+        let last = lines.len() - 1;
+        lines[last] += &format!("{word} ");
+    }
+    let lines = lines.iter().map(|line| line.trim_end().to_owned() + "\n");
+    lines.collect()
+}
+
+/// Returns the class of the options for opening, for the package for Python.
+fn options_of_python() -> String {
+    let mut text = String::from(PYTHON_HEAD);
+    for option in OPEN_OPTIONS {
+        let (help, default) = (option.help(), option.default_value());
+        let line = format!("`{}`: {help} Default: {default}.", option.name());
+        text += &wrapped(&line, "    - ", "      ");
+    }
+    text += "    \"\"\"\n\n";
+    for option in OPEN_OPTIONS {
+        let hint = match option.kind() {
+            OptionKind::Flag => "bool",
+            OptionKind::Bytes => "Optional[int]",
+            OptionKind::Interval => "Optional[float]",
+            OptionKind::Compression => "Optional[str]",
+            OptionKind::Discard => "Union[bool, str]",
+            OptionKind::Paths => {
+                "Iterable[Union[str, bytes, \"os.PathLike[str]\", \"os.PathLike[bytes]\"]]"
+            }
+            kind => panic!("no type of Python for {kind:?}"),
+        };
+        text += &format!("    {}: {hint}\n", option.name());
+    }
+    text
+}
+
+const PYTHON_HEAD: &str = r#""""The options of `Volume.open`.
+
+Generated from the table in crates/fs/src/volume/options.rs by `cargo xtask header`.
+"""
+
+import os
+from typing import Iterable, Optional, TypedDict, Union
+
+
+class OpenOptions(TypedDict, total=False):
+    """The options for opening a volume.
+
+"#;
+
+/// Compares a generated file with the one in the checkout, or writes it.
+fn compare(path: &Path, made: &str) {
+    if std::env::var_os("UBTRFS_WRITE_HEADER").is_some() {
+        fs::write(path, made).unwrap();
+    }
+    let kept = fs::read_to_string(path).unwrap();
+    assert!(made == kept, "{}: run `cargo xtask header`", path.display());
 }
 
 #[test]
 fn header_is_that_of_the_sources() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = root.join("include/ubtrfs.h");
-    let made = made(root);
-    if std::env::var_os("UBTRFS_WRITE_HEADER").is_some() {
-        fs::write(&path, &made).unwrap();
-    }
-    let kept = fs::read_to_string(&path).unwrap();
-    assert!(made == kept, "it is stale: run `cargo xtask header`");
+    compare(&root.join("include/ubtrfs.h"), &made(root));
+}
+
+#[test]
+fn options_of_python_are_those_of_the_table() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join("../python/python/ubtrfs/_options.py");
+    compare(&path, &options_of_python());
 }

@@ -154,14 +154,14 @@ static void transfer(const struct ubtrfs_subvolume *root, const struct ubtrfs_su
     CHECK(ubtrfs_copy_to_host(root, "/tree", "back", hear, &heard) == 1 && heard.problems == 1);
     CHECK(ubtrfs_copy_to_host(root, "/tree", "back", NULL, NULL) == 1);
 
-    CHECK(ubtrfs_transfer_options_set_reflink(options, "sometimes") == -EINVAL);
-    CHECK(ubtrfs_transfer_options_set_reflink(options, "never") == 0);
-    CHECK(ubtrfs_transfer_options_set_sparse(options, "maybe") == -EINVAL);
-    CHECK(ubtrfs_transfer_options_set_sparse(options, "always") == 0);
-    CHECK(ubtrfs_transfer_options_set_follow(options, true) == 0);
-    CHECK(ubtrfs_transfer_options_set_contents(options, true) == 0);
-    CHECK(ubtrfs_transfer_options_set_preserve(options, false) == 0);
-    CHECK(ubtrfs_transfer_options_set_umask(options, 077) == 0);
+    CHECK(ubtrfs_transfer_options_set(options, "reflink", "sometimes") == -EINVAL);
+    CHECK(ubtrfs_transfer_options_set(options, "reflink", "never") == 0);
+    CHECK(ubtrfs_transfer_options_set(options, "sparse", "maybe") == -EINVAL);
+    CHECK(ubtrfs_transfer_options_set(options, "sparse", "always") == 0);
+    CHECK(ubtrfs_transfer_options_set(options, "follow", "true") == 0);
+    CHECK(ubtrfs_transfer_options_set(options, "contents", "true") == 0);
+    CHECK(ubtrfs_transfer_options_set(options, "preserve", "false") == 0);
+    CHECK(ubtrfs_transfer_options_set(options, "umask", "077") == 0);
     CHECK(ubtrfs_mkdir(root, "/into", 0755) == 0);
     CHECK(ubtrfs_symlink(root, "/tree", "/link") == 0);
     listen(&heard, 0);
@@ -186,7 +186,7 @@ static void remove_tree(const struct ubtrfs_subvolume *root)
     CHECK(ubtrfs_transfer_options_new(&options) == 0);
     TWICE(heard, ubtrfs_remove_tree(root, "/doomed", options, hear, &heard), 2);
     CHECK(heard.problems == 2 && heard.files == 1 && heard.has_path);
-    CHECK(ubtrfs_transfer_options_set_enter_subvolumes(options, true) == 0);
+    CHECK(ubtrfs_transfer_options_set(options, "enter_subvolumes", "true") == 0);
     listen(&heard, 0);
     CHECK(ubtrfs_remove_tree(root, "/doomed", options, hear, &heard) == 0 && heard.files == 2);
     CHECK(ubtrfs_stat(root, "/doomed", &stat) == -ENOENT);
@@ -207,8 +207,8 @@ static void stream(const struct ubtrfs_subvolume *root, const struct ubtrfs_subv
     TWICE(heard, send_anew(sent, &sending), 0);
     CHECK(heard.bytes >= 3 << 20);
     CHECK(ubtrfs_receive_options_new(&receiving) == 0);
-    CHECK(ubtrfs_receive_options_set_all_streams(receiving, true) == 0);
-    CHECK(ubtrfs_receive_options_set_force_decompress(receiving, true) == 0);
+    CHECK(ubtrfs_receive_options_set(receiving, "all_streams", "true") == 0);
+    CHECK(ubtrfs_receive_options_set(receiving, "force_decompress", "true") == 0);
     CHECK(ubtrfs_mkdir(other, "/received", 0755) == 0);
     TWICE(heard, receive_anew(other, "/received", receiving, &heard), 0);
     CHECK(heard.names == 1 && heard.has_path && heard.bytes >= 3 << 20);
@@ -238,14 +238,14 @@ static struct ubtrfs_volume *format(void)
     CHECK(ubtrfs_volume_create("one.img", IMAGE_BYTES, NULL, &volume) == 0);
     CHECK(ubtrfs_volume_close(volume) == 0);
     CHECK(ubtrfs_mkfs_options_new(&mkfs) == 0);
-    CHECK(ubtrfs_mkfs_options_set_label(mkfs, "formatted") == 0);
-    CHECK(ubtrfs_mkfs_options_set_discard(mkfs, true) == 0);
-    CHECK(ubtrfs_mkfs_options_set_root_owner(mkfs, 1000, 1001) == 0);
+    CHECK(ubtrfs_mkfs_options_set(mkfs, "label", "formatted") == 0);
+    CHECK(ubtrfs_mkfs_options_set(mkfs, "discard_before", "true") == 0);
+    CHECK(ubtrfs_mkfs_options_set(mkfs, "root_owner", "1000:1001") == 0);
     CHECK(ubtrfs_volume_format(paths, 2, mkfs, NULL, &volume) == -EEXIST && !volume);
     CHECK(strstr(ubtrfs_error_message(), "'one.img' appears to contain an existing filesystem (btrfs)"));
     CHECK(ubtrfs_volume_open("one.img", UBTRFS_READ_ONLY, &volume) == 0);
     CHECK(ubtrfs_volume_close(volume) == 0);
-    CHECK(ubtrfs_mkfs_options_set_force(mkfs, true) == 0);
+    CHECK(ubtrfs_mkfs_options_set(mkfs, "force", "true") == 0);
     CHECK(ubtrfs_volume_format(paths, 2, mkfs, NULL, &volume) == 0);
     ubtrfs_mkfs_options_free(mkfs);
     return volume;
@@ -263,10 +263,10 @@ static struct ubtrfs_volume *format_filled(void)
 
     CHECK(ftruncate(fd, (off_t)IMAGE_BYTES) == 0 && close(fd) == 0);
     CHECK(ubtrfs_mkfs_options_new(&mkfs) == 0);
-    CHECK(ubtrfs_mkfs_options_set_rootdir(mkfs, "tree") == 0);
-    CHECK(ubtrfs_mkfs_options_set_shrink(mkfs, true) == 0);
-    CHECK(ubtrfs_mkfs_options_add_subvolume(mkfs, NULL, true) == -EINVAL);
-    CHECK(ubtrfs_mkfs_options_add_subvolume(mkfs, "dir", true) == 0);
+    CHECK(ubtrfs_mkfs_options_set(mkfs, "rootdir", "tree") == 0);
+    CHECK(ubtrfs_mkfs_options_set(mkfs, "shrink", "true") == 0);
+    CHECK(ubtrfs_mkfs_options_set(mkfs, "read_only_subvolumes", NULL) == -EINVAL);
+    CHECK(ubtrfs_mkfs_options_set(mkfs, "read_only_subvolumes", "dir") == 0);
     CHECK(ubtrfs_mkfs_options_set_progress(mkfs, hear, &heard) == 0);
     TWICE(heard, ubtrfs_volume_format(&path, 1, mkfs, NULL, &volume), 0);
     CHECK(heard.has_path && heard.files == 3 && heard.bytes >= 3 << 20);

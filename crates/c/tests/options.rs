@@ -67,6 +67,18 @@ fn of_open() -> Options<ubtrfs_open_options> {
     Options::new(ubtrfs_open_options_new, ubtrfs_open_options_free)
 }
 
+/// Sets an option for opening.
+fn set_open(options: &Options<ubtrfs_open_options>, name: &CStr, value: &CStr) -> c_int {
+    // SAFETY: as the header requires.
+    unsafe { ubtrfs_open_options_set(options.0, name.as_ptr(), value.as_ptr()) }
+}
+
+/// Sets an option of a new volume.
+fn set_mkfs(options: &Options<ubtrfs_mkfs_options>, name: &CStr, value: &CStr) -> c_int {
+    // SAFETY: as the header requires.
+    unsafe { ubtrfs_mkfs_options_set(options.0, name.as_ptr(), value.as_ptr()) }
+}
+
 fn create(
     paths: &[impl AsRef<Path>],
     mkfs: &Options<ubtrfs_mkfs_options>,
@@ -129,24 +141,26 @@ fn volume_of_two_devices_is_made_found_and_opened_degraded() {
     let paths = [scratch.path().join("one"), scratch.path().join("two")];
     let (mkfs, writing) = (of_mkfs(), of_open());
     let uuid = [7; 16];
-    // SAFETY: as the header requires.
-    unsafe {
-        let set = [
-            ubtrfs_mkfs_options_set_label(mkfs.0, c"pair".as_ptr()),
-            ubtrfs_mkfs_options_set_uuid(mkfs.0, &uuid),
-            ubtrfs_mkfs_options_set_data_profile(mkfs.0, c"raid1".as_ptr()),
-            ubtrfs_mkfs_options_set_metadata_profile(mkfs.0, c"RAID1".as_ptr()),
-            ubtrfs_mkfs_options_set_checksum(mkfs.0, c"xxhash".as_ptr()),
-            ubtrfs_mkfs_options_set_node_size(mkfs.0, 32 << 10),
-            ubtrfs_mkfs_options_set_sector_size(mkfs.0, 4096),
-            ubtrfs_mkfs_options_set_features(mkfs.0, c"^no-holes".as_ptr()),
-            ubtrfs_open_options_set_compression(writing.0, c"zstd:3".as_ptr()),
-            ubtrfs_open_options_set_cache(writing.0, 16 << 20),
-            ubtrfs_open_options_set_memory(writing.0, 64 << 20),
-            ubtrfs_open_options_set_commit_interval(writing.0, 0),
-            ubtrfs_open_options_set_discard(writing.0, false),
-        ];
-        assert_eq!(set, [0; 13], "{}", message());
+    for (name, value) in [
+        (c"label", c"pair"),
+        (c"uuid", c"07070707-0707-0707-0707-070707070707"),
+        (c"data", c"raid1"),
+        (c"metadata", c"RAID1"),
+        (c"checksum", c"xxhash"),
+        (c"node_size", c"32768"),
+        (c"sector_size", c"4096"),
+        (c"features", c"^no-holes"),
+    ] {
+        assert_eq!(set_mkfs(&mkfs, name, value), 0, "{}", message());
+    }
+    for (name, value) in [
+        (c"compress", c"zstd:3"),
+        (c"cache_bytes", c"16m"),
+        (c"memory_bytes", c"64m"),
+        (c"commit_interval", c"never"),
+        (c"discard", c"false"),
+    ] {
+        assert_eq!(set_open(&writing, name, value), 0, "{}", message());
     }
     assert_eq!(create(&paths, &mkfs, writing.0), 0, "{}", message());
     assert_eq!(create(&paths, &mkfs, ptr::null()), -libc::EEXIST);
@@ -160,22 +174,14 @@ fn volume_of_two_devices_is_made_found_and_opened_degraded() {
     assert_eq!(open(&paths[..1], ptr::null()), -libc::ENOENT);
     let reading = of_open();
     let folder = text(scratch.path());
-    // SAFETY: as the header requires.
-    unsafe {
-        assert_eq!(ubtrfs_open_options_set_read_only(reading.0, true), 0);
-        let added = ubtrfs_open_options_add_scan(reading.0, folder.as_ptr());
-        assert_eq!(added, 0);
-    }
+    assert_eq!(set_open(&reading, c"read_only", c"true"), 0);
+    assert_eq!(set_open(&reading, c"scan", &folder), 0);
     assert_eq!(open(&paths[..1], reading.0), 0, "{}", message());
     fs::remove_file(&paths[1]).unwrap();
     assert_eq!(open(&paths[..1], reading.0), -libc::ENOENT);
-    // SAFETY: as the header requires.
-    let set = unsafe { ubtrfs_open_options_set_degraded(reading.0, true) };
-    assert_eq!(set, 0);
+    assert_eq!(set_open(&reading, c"degraded", c"true"), 0);
     assert_eq!(open(&paths[..1], reading.0), 0, "{}", message());
-    // SAFETY: as the header requires.
-    let set = unsafe { ubtrfs_open_options_set_as_committed(reading.0, true) };
-    assert_eq!(set, 0);
+    assert_eq!(set_open(&reading, c"as_committed", c"true"), 0);
     assert_eq!(open(&paths[..1], reading.0), 0, "{}", message());
 }
 
@@ -193,13 +199,8 @@ fn image_is_made_of_a_folder_again_and_checked() {
     fs::write(folder.join("file"), vec![b'x'; 100_000]).unwrap();
     let mkfs = of_mkfs();
     let contents = text(&folder);
-    // SAFETY: as the header requires.
-    unsafe {
-        let set = ubtrfs_mkfs_options_set_rootdir(mkfs.0, contents.as_ptr());
-        assert_eq!(set, 0);
-        let set = ubtrfs_mkfs_options_set_source_date_epoch(mkfs.0, 1_000_000_000);
-        assert_eq!(set, 0);
-    }
+    assert_eq!(set_mkfs(&mkfs, c"rootdir", &contents), 0);
+    assert_eq!(set_mkfs(&mkfs, c"source_date_epoch", c"1000000000"), 0);
     let paths = ["one", "two"].map(|name| scratch.path().join(name));
     for path in &paths {
         assert_eq!(create(&[path], &mkfs, ptr::null()), 0, "{}", message());
@@ -220,13 +221,15 @@ fn image_is_made_of_a_folder_again_and_checked() {
     let images = texts(&paths[..1]);
     // SAFETY: as the header requires.
     unsafe {
-        let set = [
-            ubtrfs_check_options_set_read_data(check.0, true),
-            ubtrfs_check_options_set_memory(check.0, 16 << 20),
-            ubtrfs_check_options_set_max_issues(check.0, 5),
-            ubtrfs_check_options_add_scan(check.0, contents.as_ptr()),
-        ];
-        assert_eq!(set, [0; 4]);
+        for (name, value) in [
+            (c"read_data", c"true"),
+            (c"memory_bytes", c"16777216"),
+            (c"max_issues", c"5"),
+            (c"scan", contents.as_c_str()),
+        ] {
+            let set = ubtrfs_check_options_set(check.0, name.as_ptr(), value.as_ptr());
+            assert_eq!(set, 0, "{}", message());
+        }
         let data = (&raw mut heard).cast();
         let images = images.pointers.as_ptr();
         let checked = ubtrfs_check_with(images, 1, check.0, Some(count), data, &mut report);
@@ -239,22 +242,35 @@ fn image_is_made_of_a_folder_again_and_checked() {
 fn wrong_options_are_refused() {
     let scratch = Scratch::new().unwrap();
     let (mkfs, reading) = (of_mkfs(), of_open());
+    for (name, value) in [
+        (c"checksum", c"md5"),
+        (c"data", c"raid7"),
+        (c"features", c"no-such"),
+        (c"uuid", c"7"),
+        (c"root_owner", c"1000"),
+        (c"shrink", c"yes"),
+        (c"lable", c"pair"),
+    ] {
+        assert_eq!(set_mkfs(&mkfs, name, value), -libc::EINVAL);
+    }
+    assert_eq!(message(), "invalid argument: unknown option 'lable'");
+    assert_eq!(set_mkfs(&mkfs, c"checksum", c"md5"), -libc::EINVAL);
+    let expected = "option 'checksum': bad value 'md5', expected crc32c, xxhash, sha256 or blake2";
+    assert_eq!(message(), format!("invalid argument: {expected}"));
+    assert_eq!(set_open(&reading, c"compress", c"zstd:99"), -libc::EINVAL);
+    let expected =
+        "option 'compress': bad value 'zstd:99', expected none, lzo, zlib[:1-9] or zstd[:1-15]";
+    assert_eq!(message(), format!("invalid argument: {expected}"));
     // SAFETY: as the header requires.
     unsafe {
-        let refused = [
-            ubtrfs_mkfs_options_set_checksum(mkfs.0, c"md5".as_ptr()),
-            ubtrfs_mkfs_options_set_data_profile(mkfs.0, c"raid7".as_ptr()),
-            ubtrfs_mkfs_options_set_features(mkfs.0, c"no-such".as_ptr()),
-            ubtrfs_mkfs_options_set_uuid(mkfs.0, ptr::null()),
-            ubtrfs_mkfs_options_set_rootdir(mkfs.0, ptr::null()),
-            ubtrfs_mkfs_options_set_node_size(ptr::null_mut(), 4096),
-            ubtrfs_open_options_set_compression(reading.0, c"zstd:99".as_ptr()),
-        ];
-        assert_eq!(refused, [-libc::EINVAL; 7]);
-        assert_eq!(message(), "invalid argument: unknown compression zstd:99");
-        assert_eq!(ubtrfs_open_options_set_read_only(reading.0, true), 0);
+        let (name, null) = (c"label".as_ptr(), ptr::null());
+        assert_eq!(ubtrfs_mkfs_options_set(mkfs.0, name, null), -libc::EINVAL);
+        assert_eq!(ubtrfs_mkfs_options_set(mkfs.0, null, name), -libc::EINVAL);
+        let set = ubtrfs_mkfs_options_set(ptr::null_mut(), name, name);
+        assert_eq!(set, -libc::EINVAL);
         ubtrfs_open_options_free(ptr::null_mut());
     }
+    assert_eq!(set_open(&reading, c"read_only", c"true"), 0);
     let path = scratch.path().join("image");
     let none: [&Path; 0] = [];
     assert_eq!(create(&[&path], &mkfs, reading.0), -libc::EINVAL);

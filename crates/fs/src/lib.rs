@@ -37,4 +37,8 @@ pub use ubtrfs_storage::{
     CommitPhases, ExtentUser, FileId, FullCommitReason, Lifetime, RootsOfBlocks, Waits, WriterStats,
 };
 pub use ubtrfs_tree::{BuildError, Comparison, Difference, StoreStats, TreeError};
-pub use volume::{ClearedLog, LEAST_MEMORY_BYTES, OpenFile, OpenOptions, StatFs, Volume};
+pub use volume::{
+    ClearedLog, LEAST_MEMORY_BYTES, MountWord, ONLY_SPACE_CACHE_V2, OPEN_OPTIONS, OpenFile,
+    OpenOption, OpenOptions, OptionError, OptionKind, StatFs, Volume, WordEffect, WordGroup,
+    WordOutcome, WordRefusal, WordRemount, volume_words, word_number, word_text,
+};

@@ -33,7 +33,11 @@ use ubtrfs_storage::{SpaceReclaim, TransactionManager, WriterStats};
 pub use clear_log::ClearedLog;
 pub use memory::LEAST_MEMORY_BYTES;
 pub use open_file::OpenFile;
-pub use options::OpenOptions;
+pub use options::{
+    MountWord, ONLY_SPACE_CACHE_V2, OPEN_OPTIONS, OpenOption, OpenOptions, OptionError, OptionKind,
+    WordEffect, WordGroup, WordOutcome, WordRefusal, WordRemount, volume_words, word_number,
+    word_text,
+};
 pub use statfs::StatFs;
 
 use crate::error::Result;
@@ -96,14 +100,15 @@ impl Volume {
         superblock: Superblock,
         options: &OpenOptions,
     ) -> Result<Arc<Volume>> {
-        if options.writable {
+        let options = &options.within_memory();
+        if options.is_writable() {
             check_writable(&superblock)?;
         }
         let roots_options = options.roots_options(superblock.has_log());
         let roots = Arc::new(Roots::open(pool, superblock, &roots_options)?);
         roots.load_device_errors()?;
         let transactions = options.transaction_options();
-        let manager = if options.writable {
+        let manager = if options.is_writable() {
             Some(Arc::new(TransactionManager::open(&roots, &transactions)?))
         } else {
             None
@@ -127,10 +132,10 @@ impl Volume {
             namespace,
         };
         let volume = Arc::new(volume);
-        match options.writable {
-            true => log::replay(&volume.inodes)?,
-            false if options.shows_log() => log::replay_in_memory(&volume.inodes)?,
-            false => {}
+        if options.is_writable() {
+            log::replay(&volume.inodes)?;
+        } else if options.shows_log() {
+            log::replay_in_memory(&volume.inodes)?;
         }
         if let Ok(manager) = volume.inodes.transactions() {
             let reclaim: Arc<dyn SpaceReclaim> = Arc::clone(&volume.files) as _;

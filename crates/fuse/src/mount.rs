@@ -53,7 +53,10 @@ pub use self::detach::{IfBusy, mount_meant_by, unmount};
 pub use self::error::{MountError, UnmountError};
 pub use self::holders::{Holder, holders_of};
 pub use self::live::LiveOptions;
-pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect};
+pub use self::options::{
+    BlockMount, OptionError, Options, WithoutEffect, words_for_help, words_of_remounts,
+    words_to_complete,
+};
 pub use self::privileges::drop_capabilities;
 pub use self::remount::{Remount, Remounted};
 pub use self::server::{Afterwards, Server, Work, mountpoint_of, mountpoint_served_by};
@@ -283,7 +286,7 @@ fn mount_flags(options: &Options, writable: bool) -> MountFlags {
     flags.set(MountFlags::SYNCHRONOUS, options.sync);
     flags.set(MountFlags::DIRSYNC, options.dirsync);
     // The kernel displays the flag, and applies it to the times that it stores itself (`writeback`).
-    flags.set(MountFlags::LAZYTIME, options.lazy_times);
+    flags.set(MountFlags::LAZYTIME, options.volume.has_lazy_times());
     flags
 }
 

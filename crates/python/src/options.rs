@@ -1,34 +1,20 @@
 //! Options for creating and opening volumes, from dictionaries.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use ubtrfs::{Access, Builder, Compress, CsumType, FeatureSet, Mkfs, MkfsOptions, Profile, Uuid};
+use pyo3::types::PyDict;
+use ubtrfs::{
+    Access, Builder, CsumType, FeatureSet, Mkfs, MkfsOptions, OPEN_OPTIONS, OpenOption, OptionKind,
+    Profile, Uuid,
+};
 
 use crate::failure::failed;
 use crate::subvolume::path_of;
-
-/// Options for opening a volume.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an option of its own"
-)]
-pub(crate) struct Opening {
-    read_only: bool,
-    as_committed: bool,
-    degraded: bool,
-    scan: Vec<Vec<u8>>,
-    compress: Option<String>,
-    cache_bytes: Option<u64>,
-    memory_bytes: Option<u64>,
-    /// In seconds.
-    commit_interval: Option<f64>,
-    discard: bool,
-}
 
 /// Options for creating a volume.
 #[derive(FromPyObject)]
@@ -66,38 +52,42 @@ fn named<T>(
         .transpose()
 }
 
-impl Opening {
-    pub(crate) fn builder(&self) -> PyResult<Builder> {
-        let interval = self.commit_interval.map(Duration::try_from_secs_f64);
-        let interval = interval.transpose();
-        let interval = interval.map_err(|error| PyValueError::new_err(error.to_string()))?;
-        if interval.is_some_and(|interval| interval.is_zero()) {
-            return Err(PyValueError::new_err("the commit interval is 0"));
+/// Returns the texts of an option's value, which are set one after the other.
+fn texts_of(kind: OptionKind, value: &Bound<'_, PyAny>) -> PyResult<Vec<OsString>> {
+    let text = match kind {
+        OptionKind::Paths => {
+            let paths = value.extract::<Vec<Vec<u8>>>()?;
+            return Ok(paths.into_iter().map(OsString::from_vec).collect());
         }
-        let mut builder = ubtrfs::Volume::builder()
-            .degraded(self.degraded)
-            .scan(paths_of(&self.scan))
-            .commit_interval(interval);
-        if let Some(compress) = named(self.compress.as_ref(), "compression", Compress::from_name)? {
-            builder = builder.compress(compress);
+        OptionKind::Interval if value.is_none() => "never".to_owned(),
+        OptionKind::Interval => value.extract::<f64>()?.to_string(),
+        OptionKind::Flag => value.extract::<bool>()?.to_string(),
+        // A name selects a mode.
+        OptionKind::Discard => match value.extract::<bool>() {
+            Ok(discard) => discard.to_string(),
+            Err(_) => value.extract()?,
+        },
+        _ if value.is_none() => return Ok(Vec::new()),
+        OptionKind::Bytes => value.extract::<u64>()?.to_string(),
+        _ => value.extract()?,
+    };
+    Ok(vec![text.into()])
+}
+
+/// Returns a builder with the options of a dictionary.
+pub(crate) fn builder_of(options: &Bound<'_, PyDict>) -> PyResult<Builder> {
+    let invalid = |error: ubtrfs::Error| PyValueError::new_err(error.reason().to_string());
+    let mut builder = ubtrfs::Volume::builder();
+    for (name, value) in options {
+        let name: String = name.extract()?;
+        let option = OPEN_OPTIONS.iter().find(|option| option.name() == name);
+        let kind = option.map(OpenOption::kind);
+        let kind = kind.ok_or_else(|| PyTypeError::new_err(format!("unknown option {name:?}")))?;
+        for text in texts_of(kind, &value)? {
+            builder = builder.set(&name, text).map_err(invalid)?;
         }
-        if let Some(bytes) = self.cache_bytes {
-            builder = builder.cache_bytes(bytes);
-        }
-        if let Some(bytes) = self.memory_bytes {
-            builder = builder.limit_memory(bytes);
-        }
-        if self.read_only {
-            builder = builder.read_only();
-        }
-        if self.as_committed {
-            builder = builder.as_committed();
-        }
-        if !self.discard {
-            builder = builder.no_discard();
-        }
-        Ok(builder)
     }
+    Ok(builder)
 }
 
 impl Making {

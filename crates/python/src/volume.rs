@@ -4,13 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use ubtrfs::{BlockGroupKind, Profile, TrimOptions};
 
 use crate::failure::{failed, failed_in_words, failed_to_make};
 use crate::handle::Handle;
-use crate::options::{Making, Opening, paths_of};
+use crate::options::{Making, builder_of, paths_of};
 use crate::signals::Signals;
 use crate::subvolume::{Subvolume, Time, bytes_of, time_of};
 
@@ -89,7 +90,10 @@ fn new_volume(
 ) -> PyResult<Volume> {
     let signals = Arc::new(Mutex::new(Signals::new(progress)));
     let mkfs = making.extract::<Making>()?.mkfs()?.observe(signals.clone());
-    let builder = opening.extract::<Opening>()?.builder()?.mkfs(mkfs);
+    let builder = builder_of(&opening)?.mkfs(mkfs);
+    if builder.is_read_only() {
+        return Err(PyValueError::new_err("a new volume is for writing"));
+    }
     let made = py.detach(|| make(builder));
     let mut signals = signals.lock().unwrap_or_else(PoisonError::into_inner);
     signals.take_raised()?;
@@ -130,7 +134,7 @@ impl Volume {
 
     #[staticmethod]
     fn open(py: Python<'_>, paths: Vec<Vec<u8>>, opening: &Bound<'_, PyDict>) -> PyResult<Volume> {
-        let builder = opening.extract::<Opening>()?.builder()?;
+        let builder = builder_of(opening)?;
         Volume::opened(py, || builder.open_all(&paths_of(&paths)))
     }
 

@@ -23,7 +23,7 @@ use crate::error::{Cause, Naming, Result};
 /// # let path = folder.path().join("volume.img");
 /// Volume::create(&path, 1 << 30)?.close()?;
 /// let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&path, DeviceAccess::Read)?);
-/// let volume = Volume::builder().read_only().open_devices(vec![(path, device)])?;
+/// let volume = Volume::builder().read_only(true).open_devices(vec![(path, device)])?;
 /// assert_eq!(volume.root().read_dir("/")?.count(), 0);
 /// # Ok(())
 /// # }

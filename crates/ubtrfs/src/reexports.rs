@@ -20,6 +20,33 @@
 /// ```
 pub use ubtrfs_fs::Compress;
 
+/// The time of discards, for [`Builder::discard`](crate::Builder::discard).
+///
+/// ```
+/// use ubtrfs::{DiscardMode, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::builder().discard(Some(DiscardMode::None)).in_memory(256 << 20)?;
+/// volume.root().write("/file", b"content")?;
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_fs::DiscardMode;
+
+/// The options of [`Builder::set`](crate::Builder::set), each with its name, type and documentation.
+///
+/// ```
+/// use ubtrfs::{OPEN_OPTIONS, OptionKind};
+///
+/// let compress = OPEN_OPTIONS.iter().find(|option| option.name() == "compress");
+/// assert_eq!(compress.map(|option| option.kind()), Some(OptionKind::Compression));
+/// assert_eq!(OptionKind::Compression.syntax(), "none, lzo, zlib[:1-9] or zstd[:1-15]");
+/// for option in OPEN_OPTIONS {
+///     println!("{} ({}): {}", option.name(), option.kind().syntax(), option.help());
+/// }
+/// ```
+pub use ubtrfs_fs::{OPEN_OPTIONS, OpenOption, OptionKind};
+
 /// A compression algorithm. [`Compress`] has an example.
 pub use ubtrfs_format::compress::Compression;
 
@@ -202,13 +229,13 @@ pub use ubtrfs_device::Access as DeviceAccess;
 /// Returns the number of bytes of memory that this process may use before the kernel kills or throttles it.
 ///
 /// It is the memory of the machine, or the lowest limit of its control groups. For
-/// [`Builder::limit_memory`](crate::Builder::limit_memory) and [`Checker::limit_memory`](crate::Checker::limit_memory).
+/// [`Builder::memory_bytes`](crate::Builder::memory_bytes) and [`Checker::limit_memory`](crate::Checker::limit_memory).
 ///
 /// ```
 /// use ubtrfs::{Volume, memory_limit};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
-/// let builder = Volume::builder().limit_memory(memory_limit());
+/// let builder = Volume::builder().memory_bytes(memory_limit());
 /// builder.in_memory(256 << 20)?.root().write("/file", b"content")?;
 /// # Ok(())
 /// # }

@@ -258,8 +258,8 @@ fn peek(own: &[&Path], seeds: &[&FoundDevice]) -> Option<Volume> {
     let mut devices = own.collect::<Option<Vec<_>>>()?;
     devices.extend(seeds.iter().filter_map(|seed| device(&seed.path)));
     // A log does not change devices, and may be damaged.
-    let builder = Volume::builder().as_committed().degraded(true);
-    let builder = builder.limit_memory(memory_limit());
+    let builder = Volume::builder().as_committed(true).degraded(true);
+    let builder = builder.memory_bytes(memory_limit());
     // A scan emits no warnings, as devices may be in use.
     let opened = with_default(NoSubscriber::default(), || builder.open_devices(devices));
     opened.ok()

@@ -21,7 +21,7 @@ use crate::error::{Cause, Naming, Result};
 /// Volume::builder().create_all(&paths, 1 << 30)?.close()?;
 /// let siblings = sibling_devices(&paths[..1], DeviceAccess::Read)?;
 /// assert_eq!(siblings, paths[1..]);
-/// let volume = Volume::builder().read_only().scan(siblings).open(&paths[0])?;
+/// let volume = Volume::builder().read_only(true).scan(siblings).open(&paths[0])?;
 /// assert_eq!(volume.devices().len(), 2);
 /// # Ok(())
 /// # }

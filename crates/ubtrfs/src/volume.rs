@@ -78,7 +78,7 @@ impl Volume {
     ///
     /// As [`Builder::open`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Volume> {
-        Volume::builder().read_only().open(path)
+        Volume::builder().read_only(true).open(path)
     }
 
     /// Creates a volume in a new file; see [`Builder::create`].

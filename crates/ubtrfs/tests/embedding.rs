@@ -416,7 +416,7 @@ fn scan_finds_the_other_devices() {
     let image = several.expect("there is a volume of several devices");
     let (first, others) = image.devices.split_first().unwrap();
     assert!(Volume::open_read_only(first).is_err());
-    let builder = Volume::builder().read_only().scan(others);
+    let builder = Volume::builder().read_only(true).scan(others);
     assert!(builder.open(first).is_ok());
 }
 

@@ -112,7 +112,7 @@ fn record(in_groups: bool) -> CrashStates {
     let device = recorder.device(new_volume(&Default::default(), VOLUME_BYTES));
     let volume = Volume::builder()
         .commit_interval(Some(Duration::from_millis(2)))
-        .limit_memory(64 << 20)
+        .memory_bytes(64 << 20)
         .open_devices(vec![(PathBuf::from("memory"), device)])
         .unwrap();
     first_version(&volume);
@@ -173,7 +173,9 @@ fn record(in_groups: bool) -> CrashStates {
 /// Returns whether all parts have the same version, and at least the durable one.
 fn is_whole(state: &CrashState) -> bool {
     let device = state.devices[0].clone();
-    let volume = Volume::builder().read_only().open_devices(named(device));
+    let volume = Volume::builder()
+        .read_only(true)
+        .open_devices(named(device));
     let found = versions(&volume.unwrap_or_else(|error| panic!("{state}: {error}")));
     let durable = state.marks().last().copied().unwrap_or(0);
     assert!(
@@ -249,7 +251,7 @@ fn operations_that_commit_by_themselves_are_refused_within_a_group() {
 #[test]
 fn group_that_is_too_large_is_an_error_and_the_volume_continues() {
     let volume = Volume::builder()
-        .limit_memory(64 << 20)
+        .memory_bytes(64 << 20)
         .in_memory(1 << 30)
         .unwrap();
     let root = volume.root();

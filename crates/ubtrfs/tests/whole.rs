@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs::{
-    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, DeviceAccess, Effect, Event,
+    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, DeviceAccess, DiscardMode, Effect, Event,
     FileDevice, FileFlags, ImportOptions, MemDevice, Mkfs, MkfsOptions, Profile, Progress,
     ReceiveOptions, SendOptions, Snapshot, StreamDump, StreamVersion, Volume, Walk, WalkOptions,
     XattrChangeKind,
@@ -59,7 +59,7 @@ fn volume_of_two_devices_reads_with_one_gone() {
     let missing = Volume::open_read_only(&paths[0]).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
     let volume = Volume::builder()
-        .read_only()
+        .read_only(true)
         .degraded(true)
         .open(&paths[0])
         .unwrap();
@@ -592,13 +592,13 @@ fn volume_opens_as_committed_or_with_what_was_synced() {
     fs::copy(&paths[0], &paths[2]).unwrap();
     fs::copy(&paths[1], &paths[3]).unwrap();
     let open = |builder: Builder| builder.open_all(&paths[2..]).unwrap();
-    let before = open(Volume::builder().as_committed());
+    let before = open(Volume::builder().as_committed(true));
     assert!(before.is_read_only());
     assert_eq!(before.root().read("/committed").unwrap(), b"kept");
     assert!(!before.root().exists("/synced").unwrap());
     assert!(!before.root().exists("/dir").unwrap());
     drop(before);
-    let after = open(Volume::builder().read_only());
+    let after = open(Volume::builder().read_only(true));
     assert_eq!(after.root().read("/synced").unwrap(), b"logged");
     assert!(after.root().exists("/dir/below").unwrap());
 }
@@ -610,7 +610,7 @@ fn freed_space_stays_in_the_image_if_told_so() {
     Volume::create(&image, VOLUME_BYTES).unwrap();
     let used = || image.metadata().unwrap().blocks() * 512;
     for (builder, holds) in [
-        (Volume::builder().no_discard(), true),
+        (Volume::builder().discard(Some(DiscardMode::None)), true),
         (Volume::builder(), false),
     ] {
         let volume = builder.open(&image).unwrap();

@@ -5,6 +5,7 @@
 
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
+use ubtrfs_fuse::mount::words_to_complete;
 
 use crate::presentation::console::Console;
 use crate::program::Program;
@@ -18,78 +19,6 @@ pub(crate) struct Completions {
 
 /// The marker, which the generators get as the only value of `-o`.
 const MARK: &str = "ubtrfs-mount-options";
-
-/// Mount options to complete. Those with a value end with "=".
-const MOUNT_OPTIONS: &[&str] = &[
-    "acl",
-    "allow_other",
-    "blkdev",
-    "clear_cache",
-    "commit=",
-    "compress",
-    "compress=lzo",
-    "compress=no",
-    "compress=zlib",
-    "compress=zstd",
-    "compress-force",
-    "compress-force=lzo",
-    "compress-force=zlib",
-    "compress-force=zstd",
-    "datacow",
-    "datasum",
-    "degraded",
-    "device=",
-    "dirsync",
-    "discard",
-    "discard=async",
-    "discard=sync",
-    "fakeroot",
-    "flushoncommit",
-    "fsname=",
-    "lazytime",
-    "log=",
-    "log=stderr",
-    "log=syslog",
-    "loglevel=",
-    "loop",
-    "max_inline=",
-    "noacl",
-    "noatime",
-    "noblkdev",
-    "nodatacow",
-    "nodatasum",
-    "nodev",
-    "nodiratime",
-    "nodiscard",
-    "noexec",
-    "noflushoncommit",
-    "noloop",
-    "nosuid",
-    "nosymfollow",
-    "notreelog",
-    "opens",
-    "relatime",
-    "rescue=all",
-    "rescue=ibadroots",
-    "rescue=idatacsums",
-    "rescue=imetacsums",
-    "rescue=isuperflags",
-    "rescue=nologreplay",
-    "rescue=usebackuproot",
-    "ro",
-    "rw",
-    "strictatime",
-    "subvol=",
-    "subvolid=",
-    "sync",
-    "threads=",
-    "transport=auto",
-    "transport=classic",
-    "transport=uring",
-    "treelog",
-    "user_subvol_rm_allowed",
-    "writeback",
-];
 
 impl Completions {
     pub(crate) fn run(&self, console: &mut Console, program: &Program) -> anyhow::Result<()> {
@@ -109,7 +38,7 @@ impl Completions {
 }
 
 fn with_mount_options(shell: Shell, script: &str) -> String {
-    let words = MOUNT_OPTIONS.join(" ");
+    let words = words_to_complete().join(" ");
     match shell {
         Shell::Bash => {
             let marked = format!("COMPREPLY=($(compgen -W \"{MARK}\" -- \"${{cur}}\"))");
@@ -178,27 +107,3 @@ const FISH_FUNCTION: &str = r#"function __ubtrfs_mount_options
     string split ' ' '@WORDS@'
 end
 "#;
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::OsStr;
-
-    use ubtrfs_fuse::mount::Options;
-
-    use super::*;
-
-    #[test]
-    fn every_word_is_a_mount_option() {
-        for word in MOUNT_OPTIONS {
-            let value = match *word {
-                "device=" | "fsname=" | "log=" | "subvol=" => "/x",
-                "loglevel=" => "info",
-                word if word.ends_with('=') => "8",
-                _ => "",
-            };
-            let written = format!("{word}{value}");
-            let taken = Options::default().add(OsStr::new(&written));
-            assert_eq!(taken, Ok(()), "{written}");
-        }
-    }
-}

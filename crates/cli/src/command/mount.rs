@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use ubtrfs_device::{Access, DeviceError, Holder};
-use ubtrfs_fs::{LEAST_MEMORY_BYTES, Volume};
+use ubtrfs_fs::{LEAST_MEMORY_BYTES, Volume, WordGroup};
 use ubtrfs_fuse::mount::{
     self, Launched, MountError, Options, Readiness, Remount, Remounted, Session, WithoutEffect,
 };
@@ -34,47 +34,8 @@ const SERVE: &str = "UBTRFS_SERVE_MOUNT";
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Mount a volume on a directory without the kernel's btrfs
-///
-/// Options of `mount -t btrfs`: `ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]], compress-force, nodatacow,
-/// nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, notreelog, clear_cache, space_cache=v2, degraded,
-/// device=DEVICE, rescue=MODE[:MODE...], usebackuproot, nologreplay, noacl, user_subvol_rm_allowed`, and the opposites
-/// `datacow, datasum, noflushoncommit, treelog, acl, nouser_subvol_rm_allowed`. With `space_cache=v2` a volume without
-/// a free-space tree gets one. With `notreelog` a sync of a file or a directory is a commit, and writes no log. Options
-/// without a meaning here (autodefrag, ssd, ...) are accepted, with a warning where that matters.
-///
-/// The modes of `rescue` are `usebackuproot, nologreplay, ignorebadroots, ignoredatacsums, ignoremetacsums,
-/// ignoresuperflags`, and `all`, which is all but the first. `ibadroots` and the like are short forms. `recovery` and
-/// `norecovery` are older names of `usebackuproot` and `nologreplay`.
-///
-/// Freed space is discarded: an image gets holes, and a device receives discards if it supports them. With
-/// `discard=async` that is in the background, some time later; this is the default where a device supports discards.
-/// With `discard=sync` or `discard` it is in the commit, with `nodiscard` only on request (fstrim, `ubtrfs filesystem
-/// trim`).
-///
-/// Options of mount(8): `sync, dirsync, noexec, nosymfollow, noatime, relatime, nodiratime, strictatime, lazytime,
-/// nosuid, nodev, user` and its kin, and `context=` and its kin where there is SELinux. `relatime` is the default.
-/// Reading from the kernel's cache updates no access time, not even with `strictatime`: the kernel does not report it.
-///
-/// Options of FUSE: `allow_other, fsname=NAME, threads=N, blkdev, noblkdev, default_permissions, fakeroot`. By default
-/// the kernel checks modes and owners (`default_permissions`). With `fakeroot` the user who mounts may read and change
-/// everything, and run every command on the mount, whatever modes and owners say. No other user may enter.
-///
-/// Options of this program: `loop` and `noloop` (see below), `memory=BYTES, transport=auto|uring|classic, writeback,
-/// opens, log=FILE|syslog|stderr, loglevel=LEVEL`. Caches and buffers are shares of `memory`. By default it is the
-/// memory of the machine, or the limit of the control group if that is less. With `writeback` the kernel collects what
-/// is written, for programs that write little at a time. With `opens` immutable and append-only files are refused when
-/// they are opened, not when they are written to.
-///
-/// fsync(2) and `ubtrfs filesystem sync` make durable what was written to any mount. sync(1), sync -f and syncfs(2) do
-/// so on mounts that root makes of block devices, and with `loop` of images. Then the kernel has a loop device for the
-/// image, and umount(2) waits for the last commit. The kernel sends no sync to other mounts. Data written there is
-/// durable after the next commit.
-///
-/// With `remount` a mount that is there takes others of these: `ro, rw`, those of mount(8) but `dirsync`, and how data
-/// is stored and committed (`compress, nodatacow, nodatasum, max_inline, commit, flushoncommit,
-/// user_subvol_rm_allowed`). It takes `discard` and `nodiscard` as well. Then DIR is enough. A mount by root is open to
-/// all users; users who mount need fusermount3 and have the mount to themselves.
 #[derive(Debug, clap::Args)]
+#[command(long_about = help())]
 pub(crate) struct Mount {
     /// Options, separated by commas; repeat for more
     #[arg(short, long = "options", value_name = "OPTIONS")]
@@ -275,7 +236,10 @@ impl Mount {
     fn open(&self, image: &Path, options: &Options) -> anyhow::Result<Arc<Volume>> {
         let mut paths = vec![image.to_owned()];
         paths.extend_from_slice(&options.devices);
-        let devices = self.devices.clone().or_degraded(options.degraded);
+        let devices = self
+            .devices
+            .clone()
+            .or_degraded(options.volume.may_be_degraded());
         let open = |writable| {
             let access = if writable {
                 Access::Write
@@ -433,3 +397,55 @@ fn listen(
         Err(error) => tracing::warn!(%error, "commands cannot reach the mount"),
     }
 }
+
+/// Returns the long help, with the words of mount options in the place of their groups.
+fn help() -> String {
+    let words = |group, opposites| mount::words_for_help(group, opposites).join(", ");
+    // Paragraphs are lines.
+    let paragraphs = HELP
+        .split("\n\n")
+        .map(|paragraph| paragraph.replace('\n', " "));
+    let text = paragraphs.collect::<Vec<_>>().join("\n\n");
+    text.replace("{btrfs}", &words(WordGroup::Btrfs, false))
+        .replace("{opposites}", &words(WordGroup::Btrfs, true))
+        .replace("{system}", &words(WordGroup::System, false))
+        .replace("{fuse}", &words(WordGroup::Fuse, false))
+        .replace("{ours}", &words(WordGroup::Ours, false))
+        .replace("{remount}", &mount::words_of_remounts().join(", "))
+}
+
+const HELP: &str = "\
+Mount a volume on a directory without the kernel's btrfs
+
+Options of `mount -t btrfs`: `{btrfs}`, and the opposites `{opposites}`. With `space_cache=v2` a volume without a
+free-space tree gets one. With `notreelog` a sync of a file or a directory is a commit, and writes no log. Options
+without a meaning here (autodefrag, ssd, ...) are accepted, with a warning where that matters.
+
+The modes of `rescue` are `usebackuproot, nologreplay, ignorebadroots, ignoredatacsums, ignoremetacsums,
+ignoresuperflags`, and `all`, which is all but the first. `ibadroots` and the like are short forms. `recovery` and
+`norecovery` are older names of `usebackuproot` and `nologreplay`.
+
+Freed space is discarded: an image gets holes, and a device receives discards if it supports them. With
+`discard=async` that is in the background, some time later; this is the default where a device supports discards. With
+`discard=sync` or `discard` it is in the commit, with `nodiscard` only on request (fstrim, `ubtrfs filesystem trim`).
+
+Options of mount(8): `{system}`, `user` and its kin, and `context=` and its kin where there is SELinux. `relatime` is the
+default. Reading from the kernel's cache updates no access time, not even with `strictatime`: the kernel does not
+report it.
+
+Options of FUSE: `{fuse}`. By default the kernel checks modes and owners (`default_permissions`). With `fakeroot` the
+user who mounts may read and change everything, and run every command on the mount, whatever modes and owners say. No
+other user may enter.
+
+Options of this program: `{ours}`. `loop` and `noloop` are described below. Caches and buffers are shares of `memory`.
+By default it is the memory of the machine, or the limit of the control group if that is less. With `writeback` the
+kernel collects what is written, for programs that write little at a time. With `opens` immutable and append-only
+files are refused when they are opened, not when they are written to.
+
+fsync(2) and `ubtrfs filesystem sync` make durable what was written to any mount. sync(1), sync -f and syncfs(2) do so
+on mounts that root makes of block devices, and with `loop` of images. Then the kernel has a loop device for the
+image, and umount(2) waits for the last commit. The kernel sends no sync to other mounts. Data written there is
+durable after the next commit.
+
+With `remount` a mount that is there takes others of these: `{remount}`, and their opposites. Then DIR is enough. A mount by root is open
+to all users; users who mount need fusermount3 and have the mount to themselves.";

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::builder::{TypedValueParser, ValueParserFactory};
-use ubtrfs::{DeviceAccess, Subvolume, Volume, memory_limit, sibling_devices};
+use ubtrfs::{DeviceAccess, DiscardMode, Subvolume, Volume, memory_limit, sibling_devices};
 
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::held;
@@ -356,24 +356,24 @@ impl DeviceOptions {
 
     fn open_images(&self, images: &[PathBuf], access: DeviceAccess) -> anyhow::Result<Volume> {
         let builder = match access {
-            DeviceAccess::Read => Volume::builder().read_only(),
+            DeviceAccess::Read => Volume::builder().read_only(true),
             // A command commits at its end.
             DeviceAccess::Write => Volume::builder().commit_interval(None),
         };
         let builder = if self.no_discard {
-            builder.no_discard()
+            builder.discard(Some(DiscardMode::None))
         } else {
             builder
         };
         let builder = if self.for_inspection {
             builder.for_inspection()
         } else if self.as_committed {
-            builder.as_committed()
+            builder.as_committed(true)
         } else {
             builder
         };
         let builder = builder.lazy_times(self.lazy_times);
-        let builder = builder.degraded(self.degraded).limit_memory(memory_limit());
+        let builder = builder.degraded(self.degraded).memory_bytes(memory_limit());
         let open = || {
             self.open_with(images, access, |paths, places| {
                 Ok(builder.clone().scan(places).open_all(paths).reason()?)

@@ -40,7 +40,7 @@ impl Compress {
 }
 
 /// See [`crate::OpenOptions`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataOptions {
     pub(crate) compress: Compress,
     /// The size of the largest inline file.

@@ -34,7 +34,7 @@ impl Volume {
     ///
     /// The volume cannot be opened for writing, or its chunk tree or root tree cannot be read.
     pub fn clear_log(paths: &[PathBuf], options: &OpenOptions) -> Result<ClearedLog> {
-        let options = options.clone().writable(true);
+        let options = options.within_memory().writable(true);
         let pool = Arc::new(Pool::open(paths, &options.pool_options())?);
         let mut superblock = pool.superblock().clone();
         check_writable(&superblock)?;

@@ -21,16 +21,20 @@ const INODES_SHARE: u64 = 64;
 const LOOKUPS_SHARE: u64 = 64;
 
 impl OpenOptions {
-    /// Lowers every budget to its share of `memory_bytes`.
-    pub(super) fn lower_budgets(&mut self, memory_bytes: u64) {
-        let memory = memory_bytes.max(LEAST_SHARED_BYTES);
-        let lower = |budget: &mut u64, share: u64| *budget = (*budget).min(memory / share);
-        lower(&mut self.delta_bytes, DELTA_SHARE);
-        lower(&mut self.cache_bytes, NODES_SHARE);
-        lower(&mut self.data.buffer_bytes, BUFFER_SHARE);
-        lower(&mut self.decompressed_bytes, DECOMPRESSED_SHARE);
-        lower(&mut self.inode_bytes, INODES_SHARE);
-        lower(&mut self.lookup_bytes, LOOKUPS_SHARE);
+    /// Returns the options with every budget lowered to its share of the memory limit.
+    pub(super) fn within_memory(&self) -> OpenOptions {
+        let mut options = self.clone();
+        if let Some(limit) = self.memory_limit() {
+            let memory = limit.max(LEAST_SHARED_BYTES);
+            let lower = |budget: &mut u64, share: u64| *budget = (*budget).min(memory / share);
+            lower(&mut options.delta_bytes, DELTA_SHARE);
+            lower(&mut options.cache_bytes, NODES_SHARE);
+            lower(&mut options.data.buffer_bytes, BUFFER_SHARE);
+            lower(&mut options.decompressed_bytes, DECOMPRESSED_SHARE);
+            lower(&mut options.inode_bytes, INODES_SHARE);
+            lower(&mut options.lookup_bytes, LOOKUPS_SHARE);
+        }
+        options
     }
 }
 
@@ -41,16 +45,16 @@ mod tests {
     #[test]
     fn budgets_are_lowered_to_their_shares_and_never_raised() {
         let usual = OpenOptions::new();
-        let small = usual.clone().limit_memory(128 << 20);
+        let within = |bytes| usual.clone().memory_bytes(bytes).within_memory();
+        let small = within(128 << 20);
         assert_eq!(small.delta_bytes, (128 << 20) / DELTA_SHARE);
         assert_eq!(small.cache_bytes, 16 << 20);
         assert_eq!(small.data.buffer_bytes, 8 << 20);
         assert_eq!(small.decompressed_bytes, 2 << 20);
         assert_eq!(small.inode_bytes, 2 << 20);
         assert_eq!(small.lookup_bytes, 2 << 20);
-        let least = usual.clone().limit_memory(0);
+        let least = within(0);
         assert_eq!(least.cache_bytes, LEAST_SHARED_BYTES / NODES_SHARE);
-        let large = usual.clone().limit_memory(1 << 40);
-        assert_eq!(format!("{large:?}"), format!("{usual:?}"));
+        assert_eq!(within(1 << 40), usual.clone().memory_bytes(1 << 40));
     }
 }

@@ -4,24 +4,23 @@
 //! refused with the reason. Unknown words are errors. Later words override earlier ones, as in mount(8), with the
 //! implications that the kernel has: compression ends `nodatacow`, and so on.
 //!
-//! Not here: the lists of words (`words`), values (`values`), options of the engine (`volume`).
+//! Not here: the table of words (`words`), and the table of a volume's options (`ubtrfs_fs::OPEN_OPTIONS`).
 
-mod values;
-mod volume;
 mod words;
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ubtrfs_device::memory_limit;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_fs::{AtimePolicy, Compress, DiscardMode};
+use ubtrfs_fs::{AtimePolicy, OpenOptions, Rescue, WordOutcome, WordRefusal};
 use ubtrfs_fuse_server::TransportChoice;
 
-use self::words::{IDLE, IDLE_WITH_VALUE, NEEDS_VALUE, SECURITY, UNSUPPORTED, is_for_others};
-pub(super) use self::words::{is_live, is_set_by_mount, split};
+use self::words::is_for_others;
+pub(super) use self::words::{ATIME, Known, name_and_value, split};
+pub use self::words::{words_for_help, words_of_remounts, words_to_complete};
 
 /// The mount options that the words of `-o` set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +31,8 @@ pub struct Options {
     pub subvol: Option<Vec<u8>>,
     /// Id of the subvolume to mount.
     pub subvolid: Option<RootId>,
-    pub degraded: bool,
+    /// The options of the volume, without its devices.
+    pub volume: OpenOptions,
     pub rescue: Rescue,
     /// Further devices of the volume.
     pub devices: Vec<PathBuf>,
@@ -42,8 +42,6 @@ pub struct Options {
     pub allow_other: Option<bool>,
     /// The mounting user may do everything, regardless of modes and owners.
     pub fakeroot: bool,
-    /// POSIX ACLs are ignored.
-    pub no_acl: bool,
     pub threads: Option<NonZeroUsize>,
     pub transport: TransportChoice,
     pub block_mount: BlockMount,
@@ -60,28 +58,10 @@ pub struct Options {
     pub no_symfollow: bool,
     pub atime: AtimePolicy,
     pub no_diratime: bool,
-    /// Changes of times alone stay in memory until the inode changes otherwise or is synced, or for a day.
-    pub lazy_times: bool,
     /// Each write is durable when it returns.
     pub sync: bool,
     /// Each change of a directory is durable when it returns.
     pub dirsync: bool,
-    pub compress: Compress,
-    pub no_data_cow: bool,
-    pub no_data_sum: bool,
-    pub max_inline_bytes: Option<u64>,
-    /// The memory that caches and budgets are fractions of; by default the limit of the machine and the control groups.
-    pub memory_bytes: Option<u64>,
-    pub commit: Option<Duration>,
-    pub flush_on_commit: bool,
-    /// When freed space is discarded; by default in the background, on devices that support it.
-    pub discard: Option<DiscardMode>,
-    /// fsync of a single file commits, and writes no log.
-    pub no_tree_log: bool,
-    /// The free-space tree is rebuilt.
-    pub clear_cache: bool,
-    /// A volume without a free-space tree gets one.
-    pub free_space_tree: bool,
     /// Words for the kernel's security module.
     pub security: Vec<String>,
     /// Users may delete their own subvolumes.
@@ -112,17 +92,6 @@ pub struct WithoutEffect {
     pub word: String,
     /// The reason why users of the option should know that.
     pub warning: Option<&'static str>,
-}
-
-/// Ways to read a damaged volume.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rescue {
-    pub use_backup_root: bool,
-    pub no_log_replay: bool,
-    pub ignore_bad_roots: bool,
-    pub ignore_data_csums: bool,
-    pub ignore_meta_csums: bool,
-    pub ignore_super_flags: bool,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -163,7 +132,7 @@ impl Options {
 
     /// Checks combinations of words.
     pub fn check(&self) -> Result<(), OptionError> {
-        if self.rescue.needs_read_only() && self.read_only != Some(true) {
+        if self.needs_read_only() && self.read_only != Some(true) {
             return Err(OptionError::NeedsReadOnly("rescue"));
         }
         if self.fakeroot && self.allow_other == Some(true) {
@@ -184,188 +153,76 @@ impl Options {
     }
 
     fn add_word(&mut self, word: &[u8]) -> Result<(), OptionError> {
-        let mut parts = word.splitn(2, |&byte| byte == b'=');
-        let name = parts.next().unwrap_or_default();
-        let name = String::from_utf8_lossy(name).into_owned();
-        match parts.next() {
-            Some(value) => self.add_with_value(&name, value, word),
-            None => self.add_plain(&name),
-        }
-    }
-
-    fn add_plain(&mut self, name: &str) -> Result<(), OptionError> {
-        if self.add_volume_flag(name) || self.add_mount_flag(name) {
-            return Ok(());
-        }
-        if let Some((_, reason)) = UNSUPPORTED.iter().find(|(word, _)| *word == name) {
-            return Err(OptionError::Unsupported(name.into(), reason));
-        }
-        if NEEDS_VALUE.contains(&name) {
-            return Err(OptionError::NoValue(name.into()));
-        }
-        let idle = IDLE.iter().find(|(word, _)| *word == name);
-        match idle {
-            Some((_, warning)) => self.idle(name, *warning),
-            None if is_for_others(name) => self.idle(name, None),
-            None => return Err(OptionError::Unknown(name.into())),
-        }
-        Ok(())
-    }
-
-    /// Adds a flag of mount(8) or FUSE. Returns whether the word is one.
-    fn add_mount_flag(&mut self, name: &str) -> bool {
-        match name {
-            "ro" => self.read_only = Some(true),
-            "rw" => self.read_only = Some(false),
-            "allow_other" => self.allow_other = Some(true),
-            "fakeroot" => self.fakeroot = true,
-            "default_permissions" => self.fakeroot = false,
-            "blkdev" => self.block_mount = BlockMount::Always,
-            "noblkdev" => self.block_mount = BlockMount::Never,
-            "loop" => self.loop_mount = Some(true),
-            "noloop" => self.loop_mount = Some(false),
-            "writeback" => self.writeback = true,
-            "nowriteback" => self.writeback = false,
-            "opens" => self.opens = true,
-            "noopens" => self.opens = false,
-            "suid" => self.suid = Some(true),
-            "nosuid" => self.suid = Some(false),
-            "dev" => self.dev = Some(true),
-            "nodev" => self.dev = Some(false),
-            "exec" => self.no_exec = false,
-            "noexec" => self.no_exec = true,
-            "symfollow" => self.no_symfollow = false,
-            "nosymfollow" => self.no_symfollow = true,
-            "noatime" => self.atime = AtimePolicy::Never,
-            "atime" | "relatime" | "nostrictatime" => self.atime = AtimePolicy::Relative,
-            "strictatime" | "norelatime" => self.atime = AtimePolicy::Always,
-            "nodiratime" => self.no_diratime = true,
-            "diratime" => self.no_diratime = false,
-            "lazytime" => self.lazy_times = true,
-            "nolazytime" => self.lazy_times = false,
-            "sync" => self.sync = true,
-            "async" => self.sync = false,
-            "dirsync" => self.dirsync = true,
-            // As in mount(8): a volume that a user may mount is not trusted.
-            "user" | "users" | "owner" | "group" => {
-                self.suid = Some(false);
-                self.dev = Some(false);
-                self.no_exec |= name.starts_with("user");
+        let (name, value) = name_and_value(word);
+        let whole = || String::from_utf8_lossy(word);
+        let Some(known) = Known::find(&name) else {
+            if is_for_others(&name) {
+                self.idle(whole(), None);
+                return Ok(());
             }
-            _ => return false,
-        }
-        true
-    }
-
-    fn add_with_value(&mut self, name: &str, value: &[u8], word: &[u8]) -> Result<(), OptionError> {
-        let bad = || OptionError::BadValue {
-            name: name.into(),
-            value: String::from_utf8_lossy(value).into_owned(),
+            return Err(OptionError::Unknown(name));
         };
-        let text = || std::str::from_utf8(value).map_err(|_| bad());
-        match name {
-            "subvol" if value.is_empty() => return Err(bad()),
-            "subvol" => self.subvol = Some(value.into()),
-            // 0 is the top level, as in the kernel.
-            "subvolid" => {
-                self.subvolid = Some(match values::number(text()?).ok_or_else(bad)? {
-                    0 => RootId::FS_TREE,
-                    id => RootId(id),
-                });
+        match known.apply(self, value) {
+            Ok(WordOutcome::Set) => Ok(()),
+            Ok(WordOutcome::WithoutEffect(warning)) => {
+                self.idle(whole(), warning);
+                Ok(())
             }
-            "rescue" => text()?
-                .split(':')
-                .try_for_each(|way| self.rescue.add(way).ok_or_else(bad))?,
-            "device" if value.is_empty() => return Err(bad()),
-            "device" => self.devices.push(OsStr::from_bytes(value).into()),
-            "fsname" => self.fsname = Some(value.into()),
-            "threads" | "thread_pool" => {
-                let threads = values::number(text()?)
-                    .and_then(|threads| usize::try_from(threads).ok())
-                    .filter(|&threads| threads <= 1024)
-                    .and_then(NonZeroUsize::new);
-                self.threads = Some(threads.ok_or_else(bad)?);
-            }
-            "transport" => {
-                self.transport = match text()? {
-                    "auto" => TransportChoice::Auto,
-                    "uring" => TransportChoice::Uring,
-                    "classic" => TransportChoice::Classic,
-                    _ => return Err(bad()),
-                };
-            }
-            "log" if value.is_empty() => return Err(bad()),
-            "log" => self.log = Some(value.into()),
-            "loglevel" => self.log_level = Some(text()?.into()),
-            "subtype" if value == b"ubtrfs" => {}
-            _ if SECURITY.contains(&name) => {
-                self.security.push(String::from_utf8_lossy(word).into())
-            }
-            _ if self.add_volume_value(name, text()?).ok_or_else(bad)? => {}
-            _ => return self.add_idle_value(name, word),
+            Err(WordRefusal::NoValue) => Err(OptionError::NoValue(name)),
+            Err(WordRefusal::UnwantedValue) => Err(OptionError::UnwantedValue(name)),
+            Err(WordRefusal::Unsupported(reason)) => Err(OptionError::Unsupported(name, reason)),
+            Err(WordRefusal::BadValue) => Err(OptionError::BadValue {
+                name,
+                value: String::from_utf8_lossy(value.unwrap_or_default()).into_owned(),
+            }),
         }
+    }
+
+    /// Adds a word for the kernel's security module.
+    fn label(&mut self, name: &str, value: &[u8]) -> Result<(), WordRefusal> {
+        let value = String::from_utf8_lossy(value);
+        self.security.push(format!("{name}={value}"));
         Ok(())
     }
 
-    fn add_idle_value(&mut self, name: &str, word: &[u8]) -> Result<(), OptionError> {
-        if let Some((_, reason)) = UNSUPPORTED.iter().find(|(known, _)| *known == name) {
-            return Err(OptionError::Unsupported(name.into(), reason));
-        }
-        if IDLE_WITH_VALUE.contains(&name) || is_for_others(name) {
-            self.idle(String::from_utf8_lossy(word), None);
-            return Ok(());
-        }
-        if Self::default().add_plain(name).is_ok() {
-            return Err(OptionError::UnwantedValue(name.into()));
-        }
-        Err(OptionError::Unknown(name.into()))
+    /// Returns the options for opening the volume, without its devices.
+    pub fn open_options(&self, writable: bool) -> OpenOptions {
+        let options = self.volume.clone();
+        // The kernel checks permissions on files with ACLs, which `fakeroot` must avoid.
+        let options = if self.fakeroot {
+            options.acls(false)
+        } else {
+            options
+        };
+        options
+            .writable(writable)
+            .delta_bytes(MOST_DELTA_BYTES)
+            .memory_bytes(self.memory_bytes())
+            // Unmounting waits for no discard.
+            .discard_at_close(Duration::ZERO)
+            .rescue(self.rescue)
     }
-}
 
-impl Rescue {
+    /// Returns the memory limit of the mount: the option, or the limit of the machine and the control groups.
+    pub fn memory_bytes(&self) -> u64 {
+        self.volume.memory_limit().unwrap_or_else(memory_limit)
+    }
+
     /// Returns whether the mount must be read-only. With roots of an earlier transaction it may be writable, as in the
     /// kernel.
-    pub(super) fn needs_read_only(self) -> bool {
+    pub(super) fn needs_read_only(&self) -> bool {
         let others = Rescue {
             use_backup_root: false,
-            ..self
+            ..self.rescue
         };
         others != Rescue::default()
     }
-
-    fn of_engine(&self) -> ubtrfs_fs::Rescue {
-        ubtrfs_fs::Rescue {
-            use_backup_root: self.use_backup_root,
-            ignore_bad_roots: self.ignore_bad_roots,
-            ignore_data_csums: self.ignore_data_csums,
-            ignore_meta_csums: self.ignore_meta_csums,
-            ignore_super_flags: self.ignore_super_flags,
-            no_log_replay: self.no_log_replay,
-            ..ubtrfs_fs::Rescue::default()
-        }
-    }
-
-    fn add(&mut self, way: &str) -> Option<()> {
-        match way {
-            "usebackuproot" => self.use_backup_root = true,
-            "nologreplay" => self.no_log_replay = true,
-            "ignorebadroots" | "ibadroots" => self.ignore_bad_roots = true,
-            "ignoredatacsums" | "idatacsums" => self.ignore_data_csums = true,
-            "ignoremetacsums" | "imetacsums" => self.ignore_meta_csums = true,
-            "ignoresuperflags" | "isuperflags" => self.ignore_super_flags = true,
-            // "all" sets every option that makes more of the volume readable, as in the kernel.
-            "all" => {
-                self.no_log_replay = true;
-                self.ignore_bad_roots = true;
-                self.ignore_data_csums = true;
-                self.ignore_meta_csums = true;
-                self.ignore_super_flags = true;
-            }
-            _ => return None,
-        }
-        Some(())
-    }
 }
+
+/// The upper limit of a transaction's size. A longer transaction rewrites each tree block less often. The kernel keeps
+/// its dirty tree blocks in the page cache, so there the limit grows with the machine. A mount scales likewise, up to
+/// this.
+const MOST_DELTA_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests;

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{StatVfsMountFlags, getxattr, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
+use ubtrfs_fs::WordRemount;
 
 use super::detach::{find, resolve};
 use super::error::{MountError, UnmountError};
 use super::holders::is_of_dead_server;
-use super::options::{OptionError, Options, WithoutEffect, is_live, is_set_by_mount, split};
+use super::options::{ATIME, Known, OptionError, Options, WithoutEffect, name_and_value, split};
 use crate::adapter::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
 use crate::mount_table::{has, mount_table};
 
@@ -22,9 +23,6 @@ use crate::mount_table::{has, mount_table};
 const ST_NOSYMFOLLOW: StatVfsMountFlags = StatVfsMountFlags::from_bits_retain(0x2000);
 const NEEDS_A_NEW_MOUNT: &str = "only a new mount takes it";
 
-const ATIME: MountFlags = MountFlags::NOATIME
-    .union(MountFlags::RELATIME)
-    .union(MountFlags::STRICTATIME);
 /// Flags that the serving process also implements, with their words.
 const SHARED_FLAGS: [(MountFlags, &str, &str); 3] = [
     (MountFlags::LAZYTIME, "lazytime", "nolazytime"),
@@ -70,13 +68,6 @@ impl FlagChange {
             set: if is_set { flag } else { MountFlags::empty() },
         }
     }
-
-    const fn of_atime(set: MountFlags) -> FlagChange {
-        FlagChange {
-            decided: ATIME,
-            set,
-        }
-    }
 }
 
 /// The result of a remount.
@@ -101,32 +92,32 @@ impl Remount {
     /// Unknown words.
     pub fn add(&mut self, words: &OsStr) -> Result<(), OptionError> {
         for word in split(words).filter(|&word| word != b"remount") {
-            let text = String::from_utf8_lossy(word);
-            let name = text.split('=').next().unwrap_or_default();
-            if let Some(change) = change_of(&text) {
-                self.changes.push(change);
-                continue;
-            }
-            if is_set_by_mount(name) {
-                continue;
+            let (name, value) = name_and_value(word);
+            let remount = Known::find(&name).map(Known::remount);
+            match remount {
+                Some(WordRemount::Flags { decided, set }) if value.is_none() => {
+                    self.changes.push(FlagChange { decided, set });
+                    continue;
+                }
+                Some(WordRemount::Repeated) => continue,
+                _ => {}
             }
             // mount(8) adds the words that it remembers of the mount, which change nothing.
             let mut known = Options::default();
             known.add(OsStr::from_bytes(word))?;
-            self.needs_read_only |= known.rescue.needs_read_only();
-            // Words from fstab are passed as well, and the kernel's btrfs keeps the mounted subvolume regardless.
-            if matches!(name, "subvol" | "subvolid") {
-                continue;
-            }
-            if is_live(name) {
-                add_word(&mut self.live, word);
-            } else if !known.without_effect.is_empty() {
-                self.without_effect.append(&mut known.without_effect);
-            } else if known != Options::default() {
-                self.without_effect.push(WithoutEffect {
-                    word: text.into_owned(),
+            self.needs_read_only |= known.needs_read_only();
+            match remount {
+                // Words from fstab are passed as well, and the kernel's btrfs keeps the mounted subvolume regardless.
+                Some(WordRemount::Ignored) => {}
+                Some(WordRemount::Live) => add_word(&mut self.live, word),
+                _ if !known.without_effect.is_empty() => {
+                    self.without_effect.append(&mut known.without_effect);
+                }
+                _ if known != Options::default() => self.without_effect.push(WithoutEffect {
+                    word: String::from_utf8_lossy(word).into_owned(),
                     warning: Some(NEEDS_A_NEW_MOUNT),
-                });
+                }),
+                _ => {}
             }
         }
         Ok(())
@@ -241,36 +232,6 @@ fn add_word(words: &mut Vec<u8>, word: &[u8]) {
         words.push(b',');
     }
     words.extend_from_slice(word);
-}
-
-fn change_of(word: &str) -> Option<FlagChange> {
-    let (flag, is_set) = match word {
-        "ro" => (MountFlags::RDONLY, true),
-        "rw" => (MountFlags::RDONLY, false),
-        "nosuid" => (MountFlags::NOSUID, true),
-        "suid" => (MountFlags::NOSUID, false),
-        "nodev" => (MountFlags::NODEV, true),
-        "dev" => (MountFlags::NODEV, false),
-        "noexec" => (MountFlags::NOEXEC, true),
-        "exec" => (MountFlags::NOEXEC, false),
-        "nosymfollow" => (MountFlags::NOSYMFOLLOW, true),
-        "symfollow" => (MountFlags::NOSYMFOLLOW, false),
-        "sync" => (MountFlags::SYNCHRONOUS, true),
-        "async" => (MountFlags::SYNCHRONOUS, false),
-        "lazytime" => (MountFlags::LAZYTIME, true),
-        "nolazytime" => (MountFlags::LAZYTIME, false),
-        "nodiratime" => (MountFlags::NODIRATIME, true),
-        "diratime" => (MountFlags::NODIRATIME, false),
-        "noatime" => return Some(FlagChange::of_atime(MountFlags::NOATIME)),
-        "atime" | "relatime" | "nostrictatime" => {
-            return Some(FlagChange::of_atime(MountFlags::RELATIME));
-        }
-        "strictatime" | "norelatime" => {
-            return Some(FlagChange::of_atime(MountFlags::STRICTATIME));
-        }
-        _ => return None,
-    };
-    Some(FlagChange::of(flag, is_set))
 }
 
 /// Returns the flags that a remount must repeat to keep them.

@@ -29,11 +29,11 @@ from typing import (
     Iterable,
     Iterator,
     List,
+    Mapping,
     Optional,
     Protocol,
     Tuple,
     Type,
-    TypedDict,
     TypeVar,
     Union,
     overload,
@@ -41,6 +41,7 @@ from typing import (
 
 from . import _ubtrfs
 from ._files import Opened, RawFile, buffered
+from ._options import OpenOptions
 from ._reports import (
     BlockGroups,
     Change,
@@ -69,6 +70,7 @@ __all__ = [
     "DeviceErrors",
     "DirEntry",
     "MakeOptions",
+    "OpenOptions",
     "Problem",
     "Progress",
     "RawFile",
@@ -630,7 +632,7 @@ def _paths(path: Path, devices: Iterable[Path]) -> List[bytes]:
     return [os.fsencode(path), *map(os.fsencode, devices)]
 
 
-class MakeOptions(TypedDict, total=False):
+class MakeOptions(OpenOptions, total=False):
     """The options of a new volume.
 
     - `label`, `uuid`, `checksum`, `node_size`, `sector_size`: as in `mkfs.btrfs`. `features` is a list as in its `-O`
@@ -641,7 +643,7 @@ class MakeOptions(TypedDict, total=False):
     - `root_owner`: user and group of the root directory, for a volume without `rootdir`
     - `discard_before`: discards the contents of devices
     - `progress`: as in `Subvolume.copy_tree`, while the volume is filled. After an exception no volume exists
-    - `compress`, `cache_bytes`, `memory_bytes`, `commit_interval`, `discard`: as in `Volume.open`
+    - those of `OpenOptions`, except that a new volume is for writing
     """
 
     label: str
@@ -660,11 +662,6 @@ class MakeOptions(TypedDict, total=False):
     shrink: bool
     discard_before: bool
     progress: "_Hears"
-    compress: Optional[str]
-    cache_bytes: Optional[int]
-    memory_bytes: Optional[int]
-    commit_interval: Optional[float]
-    discard: bool
 
 
 _DEFAULTS: MakeOptions = {
@@ -684,18 +681,11 @@ _DEFAULTS: MakeOptions = {
     "shrink": False,
     "discard_before": False,
     "progress": None,
-    "compress": None,
-    "cache_bytes": None,
-    "memory_bytes": None,
-    "commit_interval": 30.0,
-    "discard": True,
 }
 
 
-def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs.Making, _ubtrfs.Opening, _ubtrfs._Hears]":
-    for name in options:
-        if name not in _DEFAULTS:
-            raise TypeError(f"Volume.{method}() got an unexpected keyword argument {name!r}")
+def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs.Making, _ubtrfs._Opening, _ubtrfs._Hears]":
+    opening = {name: value for name, value in options.items() if name not in _DEFAULTS}
     of: Any = {**_DEFAULTS, **options}
     making: _ubtrfs.Making = {
         "label": os.fsencode(of["label"]),
@@ -714,28 +704,17 @@ def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs.Making, _ubtrfs.Op
         "shrink": of["shrink"],
         "discard_before": of["discard_before"],
     }
-    names = ("compress", "cache_bytes", "memory_bytes", "commit_interval", "discard")
-    return making, _opening(*(of[name] for name in names)), _hearing(of["progress"])
+    return making, _opening(method, opening), _hearing(of["progress"])
 
 
-def _opening(
-    compress: Optional[str],
-    cache_bytes: Optional[int],
-    memory_bytes: Optional[int],
-    commit_interval: Optional[float],
-    discard: bool,
-) -> "_ubtrfs.Opening":
-    return {
-        "read_only": False,
-        "as_committed": False,
-        "degraded": False,
-        "scan": [],
-        "compress": compress,
-        "cache_bytes": cache_bytes,
-        "memory_bytes": memory_bytes,
-        "commit_interval": commit_interval,
-        "discard": discard,
-    }
+def _opening(method: str, options: Mapping[str, Any]) -> "_ubtrfs._Opening":
+    for name in options:
+        if name not in OpenOptions.__annotations__:
+            raise TypeError(f"Volume.{method}() got an unexpected keyword argument {name!r}")
+    opening = dict(options)
+    if "scan" in opening:
+        opening["scan"] = [os.fsencode(place) for place in opening["scan"]]
+    return opening
 
 
 def _to_ns(seconds: float) -> int:
@@ -797,32 +776,13 @@ class Volume:
         path: Path,
         *,
         devices: Iterable[Path] = (),
-        scan: Iterable[Path] = (),
-        read_only: bool = False,
-        as_committed: bool = False,
-        degraded: bool = False,
-        compress: Optional[str] = None,
-        cache_bytes: Optional[int] = None,
-        memory_bytes: Optional[int] = None,
-        commit_interval: Optional[float] = 30.0,
-        discard: bool = True,
+        **options: "Unpack[OpenOptions]",
     ) -> "Volume":
         """Opens the volume in a file or on a device. Opening for writing is exclusive.
 
-        - `devices`: further devices of the volume. `scan`: files, folders or "/dev" to search for its other devices
-        - `as_committed`: opens read-only, as of the last commit, and so ignores a damaged log of fsyncs
-        - `degraded`: allows missing devices, as far as the profiles permit
-        - `compress`: the compression of files without a setting of their own, such as "zstd:3"
-        - `cache_bytes`: the size of the cache of tree blocks. `memory_bytes` limits all caches and buffers
-        - `commit_interval`: in seconds. None: commits happen only on request and under memory pressure
-        - `discard`: discards freed space on the devices
+        `devices` are further devices of the volume. `OpenOptions` has the other keyword arguments.
         """
-        opening = _opening(compress, cache_bytes, memory_bytes, commit_interval, discard)
-        opening["scan"] = [os.fsencode(place) for place in scan]
-        opening["read_only"] = read_only
-        opening["as_committed"] = as_committed
-        opening["degraded"] = degraded
-        return cls(_ubtrfs.Volume.open(_paths(path, devices), opening))
+        return cls(_ubtrfs.Volume.open(_paths(path, devices), _opening("open", options)))
 
     @property
     def label(self) -> str:

@@ -56,18 +56,8 @@ class Making(TypedDict):
     shrink: bool
     discard_before: bool
 
-@type_check_only
-class Opening(TypedDict):
-    read_only: bool
-    as_committed: bool
-    degraded: bool
-    scan: list[bytes]
-    compress: Optional[str]
-    cache_bytes: Optional[int]
-    memory_bytes: Optional[int]
-    commit_interval: Optional[float]
-    discard: bool
-
+# The options of `OpenOptions`, with paths as bytes.
+_Opening = dict[str, object]
 _Told = tuple[int, list[tuple[bytes, str]]]
 # The event, the path, the message, the subject, the phases, then files, bytes, blocks and issues.
 _Hears = Optional[
@@ -88,13 +78,13 @@ _T = TypeVar("_T")
 @final
 class Volume:
     @staticmethod
-    def create(paths: list[bytes], size: int, options: tuple[Making, Opening, _Hears]) -> Volume: ...
+    def create(paths: list[bytes], size: int, options: tuple[Making, _Opening, _Hears]) -> Volume: ...
     @staticmethod
-    def format(paths: list[bytes], force: bool, options: tuple[Making, Opening, _Hears]) -> Volume: ...
+    def format(paths: list[bytes], force: bool, options: tuple[Making, _Opening, _Hears]) -> Volume: ...
     @staticmethod
-    def in_memory(size: int, options: tuple[Making, Opening, _Hears]) -> Volume: ...
+    def in_memory(size: int, options: tuple[Making, _Opening, _Hears]) -> Volume: ...
     @staticmethod
-    def open(paths: list[bytes], opening: Opening) -> Volume: ...
+    def open(paths: list[bytes], opening: _Opening) -> Volume: ...
     def root(self) -> Subvolume: ...
     def subvolume_by_id(self, id: int) -> Subvolume: ...
     def default_subvolume(self) -> Subvolume: ...

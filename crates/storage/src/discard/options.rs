@@ -64,7 +64,7 @@ impl Default for DiscardDelays {
 }
 
 /// Discard options of a volume at its opening.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiscardOptions {
     /// None selects async if a device supports discards.
     pub mode: Option<DiscardMode>,

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use ubtrfs_check::CheckError;
 use ubtrfs_device::progress::Cancelled;
 use ubtrfs_device::{DeviceError, Holder, errno_of, kind_of};
-use ubtrfs_fs::Error as EngineError;
 use ubtrfs_fs::rights::Refused;
+use ubtrfs_fs::{Error as EngineError, OptionError};
 use ubtrfs_mkfs::{FeatureListError, FillError, MkfsError};
 use ubtrfs_stream::{CommandError, DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
 
@@ -95,6 +95,9 @@ pub(crate) enum Cause {
     /// A zoned device, whose format is not supported.
     #[error("'{}': zoned devices are not supported", Escaped::of(.0))]
     Zoned(PathBuf),
+    /// An option by name.
+    #[error(transparent)]
+    Option(#[from] OptionError),
     /// Options that contradict each other.
     #[error("invalid options: {0}")]
     InvalidOptions(&'static str),
@@ -120,9 +123,11 @@ impl Cause {
             Cause::Tar(error) => error.errno(),
             Cause::Host(error) => errno_of(error),
             Cause::NoName(_) => Errno::BUSY,
-            Cause::Features(_) | Cause::SameFile | Cause::IntoItself | Cause::InvalidOptions(_) => {
-                Errno::INVAL
-            }
+            Cause::Features(_)
+            | Cause::Option(_)
+            | Cause::SameFile
+            | Cause::IntoItself
+            | Cause::InvalidOptions(_) => Errno::INVAL,
             Cause::NotOpenFor(_) => Errno::BADF,
             Cause::Cancelled(_) => Errno::INTR,
             Cause::NoSubvolume(_) => Errno::NOENT,

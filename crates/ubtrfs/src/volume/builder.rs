@@ -1,12 +1,13 @@
 //! Options for opening and creating volumes.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
-use ubtrfs_fs::{DiscardMode, OpenOptions, Rescue};
+use ubtrfs_fs::{OpenOptions, Rescue};
 
 use super::Volume;
 use crate::error::{Cause, Caused, Naming, Result};
@@ -52,7 +53,7 @@ impl Drop for MadeFile<'_> {
 /// let volume = Volume::builder()
 ///     .mkfs(mirrored)
 ///     .commit_interval(Some(Duration::from_secs(5)))
-///     .limit_memory(128 << 20)
+///     .memory_bytes(128 << 20)
 ///     .create_all(&paths, 1 << 30)?;
 /// volume.close()?;
 /// let volume = Volume::builder().scan([folder.path()]).open(&paths[1])?;
@@ -60,12 +61,21 @@ impl Drop for MadeFile<'_> {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Builder {
     options: OpenOptions,
     mkfs: Mkfs,
-    read_only: bool,
     force: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            options: OpenOptions::new().writable(true),
+            mkfs: Mkfs::default(),
+            force: false,
+        }
+    }
 }
 
 /// A log that was dropped. [`Builder::clear_log`] has an example.
@@ -93,8 +103,9 @@ impl ClearedLog {
 
 /// Methods of [`Builder`] that set options of the engine.
 macro_rules! forward {
-    ($($(#[$attr:meta])* $name:ident($arg:ident: $ty:ty) => |$options:ident| $set:expr;)*) => {$(
-        $(#[$attr])*
+    ($($(#[doc = $doc:literal])* $name:ident($arg:ident: $ty:ty) => $($place:ident).+ = $value:expr
+        $(, [$($word:expr),* $(,)?])?;)*) => {$(
+        $(#[doc = $doc])*
         #[must_use]
         pub fn $name(mut self, $arg: $ty) -> Builder {
             self.options = self.options.$name($arg);
@@ -106,38 +117,44 @@ macro_rules! forward {
 impl Builder {
     ubtrfs_fs::with_open_options! { forward }
 
-    /// Opens the volume read-only. Other processes may also open it read-only.
-    #[must_use]
-    pub fn read_only(mut self) -> Builder {
-        self.read_only = true;
-        self
+    /// Sets an option by its name, which is the name of a method, from text. [`OPEN_OPTIONS`](crate::OPEN_OPTIONS) is
+    /// the list of names, for programs that read options from a file or the command line.
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let mut builder = Volume::builder();
+    /// for option in ["compress=zstd:3", "memory_bytes=128m"] {
+    ///     let (name, value) = option.split_once('=').expect("a value");
+    ///     builder = builder.set(name, value)?;
+    /// }
+    /// builder.in_memory(256 << 20)?.close()?;
+    /// let refused = Volume::builder().set("compress", "zstd:99").unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no such option, or the text is no value of it (`InvalidInput`).
+    pub fn set(mut self, name: &str, value: impl AsRef<OsStr>) -> Result<Builder> {
+        let set = self.options.set(name, value.as_ref());
+        set.map_err(Cause::Option).naming_alone("set an option")?;
+        Ok(self)
     }
 
-    /// Disables discards. By default freed space is discarded in the file or on the device in the background, and when
-    /// the volume is closed. [`Volume::trim`] discards at any time.
-    #[must_use]
-    pub fn no_discard(mut self) -> Builder {
-        self.options = self.options.discard(Some(DiscardMode::None));
-        self
-    }
-
-    /// Opens the volume read-only, as of the last commit: later fsyncs are ignored. Use this to read a volume whose log
-    /// of such fsyncs is damaged.
-    #[must_use]
-    pub fn as_committed(mut self) -> Builder {
-        self.read_only = true;
-        self.options = self.options.rescue(Rescue {
-            no_log_replay: true,
-            ..Rescue::default()
-        });
-        self
+    /// Returns whether [`Builder::read_only`], [`Builder::as_committed`] or [`Builder::for_inspection`] applies.
+    pub fn is_read_only(&self) -> bool {
+        self.options.reads_only()
     }
 
     /// Opens the volume read-only like [`Builder::as_committed`], even if the chunk tree or the root tree is damaged.
     /// Few calls succeed then: it is for programs that display tree blocks.
     #[must_use]
     pub fn for_inspection(mut self) -> Builder {
-        self.read_only = true;
         self.options = self.options.rescue(Rescue {
             no_log_replay: true,
             ignore_bad_top_trees: true,
@@ -353,7 +370,7 @@ impl Builder {
     /// let volume = Volume::builder().make(devices())?;
     /// volume.root().write("/file", b"content")?;
     /// volume.close()?;
-    /// let volume = Volume::builder().read_only().open_devices(devices())?;
+    /// let volume = Volume::builder().read_only(true).open_devices(devices())?;
     /// assert_eq!(volume.root().read("/file")?, b"content");
     /// # Ok(())
     /// # }
@@ -401,6 +418,6 @@ impl Builder {
     }
 
     fn open_options(&self) -> OpenOptions {
-        self.options.clone().writable(!self.read_only)
+        self.options.clone().read_only(self.is_read_only())
     }
 }

@@ -53,7 +53,7 @@ impl ZeroLog {
         let paths = self.devices.all_named(std::slice::from_ref(&self.device))?;
         let places = self.devices.places(&paths, DeviceAccess::Write)?;
         let builder = Volume::builder()
-            .limit_memory(memory_limit())
+            .memory_bytes(memory_limit())
             .degraded(true)
             .scan(places);
         let clear = || Ok(builder.clone().clear_log(&paths).reason()?);

@@ -1,5 +1,9 @@
 //! Parsing the words of `-o`.
 
+use std::ffi::OsStr;
+
+use ubtrfs_fs::volume_words;
+
 use super::*;
 
 fn parse(words: &str) -> Result<Options, OptionError> {
@@ -7,6 +11,15 @@ fn parse(words: &str) -> Result<Options, OptionError> {
     options.add(OsStr::new(words))?;
     options.check()?;
     Ok(options)
+}
+
+/// Returns an option of the volume as text.
+fn text(options: &Options, name: &str) -> String {
+    options.volume.text(name).unwrap()
+}
+
+fn is_set(options: &Options, name: &str) -> bool {
+    text(options, name) == "true"
 }
 
 #[test]
@@ -77,7 +90,10 @@ fn words_of_fstab_are_taken_and_those_that_the_kernels_btrfs_refuses_are_not() {
     for word in ["user_xattr", "nouser_xattr", "noclear_cache", "quota"] {
         assert_eq!(parse(word), Err(OptionError::Unknown(word.into())));
     }
-    assert!(parse("clear_cache").unwrap().clear_cache);
+    assert!(is_set(
+        &parse("clear_cache").unwrap(),
+        "clear_free_space_tree"
+    ));
     assert!(parse("nosymfollow").unwrap().no_symfollow);
 }
 
@@ -101,17 +117,30 @@ fn contexts_are_kept_as_they_were_said() {
 
 #[test]
 fn how_data_is_stored_follows_the_last_word_with_the_kernel_s_consequences() {
-    let options = parse("nodatacow,compress=zstd:9").unwrap();
-    assert!(!options.no_data_cow && !options.no_data_sum);
-    assert_eq!(options.compress.level, 9);
-    let options = parse("compress,nodatacow").unwrap();
-    assert!(options.no_data_cow && options.no_data_sum);
-    assert_eq!(options.compress, Compress::default());
-    let options = parse("nodatacow,compress=no,datacow").unwrap();
-    assert!(!options.no_data_cow && options.no_data_sum);
-    let options = parse("nodatacow,datasum").unwrap();
-    assert!(!options.no_data_cow && !options.no_data_sum);
-    assert!(parse("compress-force").unwrap().compress.force);
+    let stored = |words| {
+        let options = parse(words).unwrap();
+        let flags = (
+            is_set(&options, "no_data_cow"),
+            is_set(&options, "no_data_sum"),
+        );
+        (flags, text(&options, "compress"))
+    };
+    assert_eq!(
+        stored("nodatacow,compress=zstd:9"),
+        ((false, false), "zstd:9".into())
+    );
+    assert_eq!(stored("compress,nodatacow"), ((true, true), "none".into()));
+    assert_eq!(
+        stored("nodatacow,compress=no,datacow"),
+        ((false, true), "none".into())
+    );
+    assert_eq!(stored("nodatacow,datasum"), ((false, false), "none".into()));
+    assert_eq!(
+        stored("compress=zstd:99"),
+        ((false, false), "zstd:99".into())
+    );
+    let forced = |words| parse(words).unwrap().volume.default_compression().force;
+    assert!(forced("compress-force") && !forced("compress-force,compress"));
     for bad in [
         "compress=zip",
         "max_inline=x",
@@ -131,10 +160,11 @@ fn numbers_of_a_writer_are_read() {
     let options =
         parse("commit=5,max_inline=1k,memory=96m,flushoncommit,user_subvol_rm_allowed").unwrap();
     assert_eq!(options.memory_bytes(), 96 << 20);
-    assert_eq!(options.commit, Some(Duration::from_secs(5)));
-    assert_eq!(options.max_inline_bytes, Some(1024));
-    assert!(options.flush_on_commit && options.user_subvol_rm_allowed);
-    assert_eq!(parse("commit=5,commit=0").unwrap().commit, None);
+    assert_eq!(text(&options, "commit_interval"), "5");
+    assert_eq!(text(&options, "max_inline_bytes"), "1k");
+    assert!(is_set(&options, "flush_on_commit") && options.user_subvol_rm_allowed);
+    let default = parse("commit=5,commit=0").unwrap();
+    assert_eq!(text(&default, "commit_interval"), "30");
 }
 
 #[test]
@@ -153,21 +183,24 @@ fn opens_are_sent_if_chosen_or_needed() {
 
 #[test]
 fn discards_are_chosen_as_by_the_kernel() {
-    let mode = |words| parse(words).unwrap().discard;
-    assert_eq!(mode("compress"), None);
-    assert_eq!(mode("discard"), Some(DiscardMode::Sync));
-    assert_eq!(mode("discard=sync"), Some(DiscardMode::Sync));
-    assert_eq!(mode("nodiscard,discard=async"), Some(DiscardMode::Async));
-    assert_eq!(mode("discard=async,nodiscard"), Some(DiscardMode::None));
+    let mode = |words| text(&parse(words).unwrap(), "discard");
+    assert_eq!(mode("compress"), "true");
+    assert_eq!(mode("discard"), "sync");
+    assert_eq!(mode("discard=sync"), "sync");
+    assert_eq!(mode("nodiscard,discard=async"), "async");
+    assert_eq!(mode("discard=async,nodiscard"), "false");
     let refused = parse("nodiscard=sync");
     assert_eq!(refused, Err(OptionError::UnwantedValue("nodiscard".into())));
 }
 
 #[test]
 fn times_are_lazy_if_asked_for() {
-    assert!(!parse("").unwrap().lazy_times);
-    assert!(parse("lazytime").unwrap().lazy_times);
-    assert!(!parse("lazytime,nolazytime").unwrap().lazy_times);
+    assert!(!is_set(&parse("").unwrap(), "lazy_times"));
+    assert!(is_set(&parse("lazytime").unwrap(), "lazy_times"));
+    assert!(!is_set(
+        &parse("lazytime,nolazytime").unwrap(),
+        "lazy_times"
+    ));
 }
 
 #[test]
@@ -221,9 +254,9 @@ fn logs_and_the_kind_of_mount_are_chosen() {
 
 #[test]
 fn syncs_write_logs_unless_commits_are_asked_for() {
-    assert!(!parse("treelog").unwrap().no_tree_log);
-    assert!(parse("treelog,notreelog").unwrap().no_tree_log);
-    assert!(!parse("notreelog,treelog").unwrap().no_tree_log);
+    let logs = |words| is_set(&parse(words).unwrap(), "fsync_log");
+    assert!(logs("treelog") && logs("notreelog,treelog"));
+    assert!(!logs("treelog,notreelog"));
 }
 
 #[test]
@@ -326,4 +359,49 @@ fn the_transport_is_chosen_by_name() {
         choice("ro,transport"),
         Err(OptionError::NoValue("transport".into()))
     );
+}
+
+#[test]
+fn every_word_has_one_row() {
+    let of_volumes = volume_words().map(|word| word.name);
+    let mut names: Vec<_> = words::TABLES
+        .iter()
+        .copied()
+        .flatten()
+        .map(|word| word.name)
+        .chain(of_volumes)
+        .collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+#[test]
+fn completed_words_are_options() {
+    for word in words_to_complete() {
+        let value = match word.as_str() {
+            "device=" | "fsname=" | "log=" | "subvol=" => "/x",
+            "loglevel=" => "info",
+            word if word.ends_with('=') => "8",
+            _ => "",
+        };
+        let written = format!("{word}{value}");
+        assert_eq!(
+            Options::default().add(OsStr::new(&written)),
+            Ok(()),
+            "{written}"
+        );
+    }
+}
+
+#[test]
+fn page_for_users_lists_the_words_of_remounts() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mount.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, list) = page.split_once("`mount -o remount` changes").unwrap();
+    let (list, _) = list.split_once("\n\n## ").unwrap();
+    let mut words: Vec<_> = list.split('`').skip(1).step_by(2).collect();
+    words.sort_unstable();
+    assert_eq!(words, words_of_remounts());
 }

@@ -1,0 +1,73 @@
+"""The options of `Volume.open`.
+
+Generated from the table in crates/fs/src/volume/options.rs by `cargo xtask header`.
+"""
+
+import os
+from typing import Iterable, Optional, TypedDict, Union
+
+
+class OpenOptions(TypedDict, total=False):
+    """The options for opening a volume.
+
+    - `read_only`: Opens the volume read-only. Other processes may also open it read-only. Default: false.
+    - `as_committed`: Opens the volume read-only, as of the last commit: later fsyncs are ignored. Use this to read a
+      volume whose log of such fsyncs is damaged. Default: false.
+    - `degraded`: Opens the volume although devices are missing, as far as the profiles allow. Default: false.
+    - `scan`: Sets the places to search for the volume's other devices: files, folders (for the files directly in them)
+      or `/dev` (for all block devices). Without one, only the named devices are opened. Default: no path.
+    - `memory_bytes`: Limits all caches and buffers to their shares of this number of bytes of memory. Default: no
+      limit.
+    - `cache_bytes`: Sets the size of the cache of tree blocks, in bytes. Default: 256m.
+    - `decompressed_bytes`: Sets the size of the cache of decompressed extents, in bytes. Default: 32m.
+    - `delta_bytes`: Sets the memory limit for the changes of one transaction, in bytes. Operations wait if a
+      transaction uses it up while the previous one is being committed. Default: 128m.
+    - `buffer_bytes`: Sets the memory limit for buffered data, in bytes. A write beyond it first writes data back.
+      Default: 64m.
+    - `commit_interval`: Sets the longest time that a change stays uncommitted. Without one, the caller's thread
+      commits, only on request and under memory pressure. Default: 30.
+    - `lazy_times`: Keeps pure time changes in memory until the file changes otherwise or is synced, for at most a day.
+      A crash may lose them. Default: false.
+    - `fsync_log`: Writes a log in place of a commit to sync a single file or directory, if the log can represent the
+      changes. Default: true.
+    - `flush_on_commit`: Writes back the data of all files when one file is synced. Default: false.
+    - `clear_free_space_tree`: Distrusts the free-space tree, and rebuilds it in the first commit that has room for it.
+      The volume commits even if nothing else changes. Only for writing; no effect on a volume without such a tree.
+      Default: false.
+    - `free_space_tree`: Adds a free-space tree to a volume without one, and drops its free-space caches, like the
+      kernel's mount option `space_cache=v2`. Only for writing. Default: false.
+    - `acls`: Enables POSIX ACLs. If disabled, new files get no ACL, and stored ACLs are ignored but kept. Default:
+      true.
+    - `compress`: Sets the compression of files without a flag or property of their own. Also applies to the initial
+      contents of a new volume. Default: none.
+    - `max_inline_bytes`: Sets the size of the largest inline file, in bytes; 0 disables inline files. The limit is the
+      room in a leaf and, unless the file is compressed, less than a sector. Default: 2k.
+    - `no_data_cow`: Overwrites new files in place, without checksums and compression, like `-o nodatacow`. Default:
+      false.
+    - `no_data_sum`: Stores new files without checksums, like `-o nodatasum`: corruption is then not detected. Default:
+      false.
+    - `discard`: Sets when freed space is discarded in the file or on the device. By default that is in the background
+      and when the volume is closed, if a device supports discards. A trim discards at any time. Default: true.
+    """
+
+    read_only: bool
+    as_committed: bool
+    degraded: bool
+    scan: Iterable[Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]]
+    memory_bytes: Optional[int]
+    cache_bytes: Optional[int]
+    decompressed_bytes: Optional[int]
+    delta_bytes: Optional[int]
+    buffer_bytes: Optional[int]
+    commit_interval: Optional[float]
+    lazy_times: bool
+    fsync_log: bool
+    flush_on_commit: bool
+    clear_free_space_tree: bool
+    free_space_tree: bool
+    acls: bool
+    compress: Optional[str]
+    max_inline_bytes: Optional[int]
+    no_data_cow: bool
+    no_data_sum: bool
+    discard: Union[bool, str]
