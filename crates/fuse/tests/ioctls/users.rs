@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirEntryExt, MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -185,9 +185,29 @@ fn furnish(stage: &Path) {
 }
 
 fn id_of(subvolume: &Path) -> u64 {
-    let root = File::open(subvolume).unwrap();
-    let answer = ask(&root, INO_LOOKUP, &numbers(&[0, 256])).unwrap();
-    u64::from_ne_bytes(*answer.first_chunk().unwrap())
+    try_id_of(subvolume).unwrap_or_else(|error| panic!("{}: {error}", subvolume.display()))
+}
+
+fn try_id_of(subvolume: &Path) -> io::Result<u64> {
+    let root = File::open(subvolume)?;
+    let answer = ask(&root, INO_LOOKUP, &numbers(&[0, 256]))?;
+    Ok(u64::from_ne_bytes(*answer.first_chunk().unwrap()))
+}
+
+/// Describes subvolumes in a directory as the kernel has them by name, and then as the directory is listed.
+fn described(dir: &Path, names: &[&str]) -> String {
+    let by_name = names.iter().map(|name| {
+        let path = dir.join(name);
+        let number = fs::symlink_metadata(&path).map(|state| state.ino());
+        format!("{name}: inode {number:?}, id {:?}", try_id_of(&path))
+    });
+    let by_name: Vec<_> = by_name.collect();
+    let listed = fs::read_dir(dir).map(|entries| {
+        let entries = entries.flatten();
+        let entries = entries.map(|entry| (entry.file_name(), entry.ino()));
+        entries.collect::<Vec<_>>()
+    });
+    format!("{by_name:?}, listed {listed:?}")
 }
 
 pub(crate) fn state(path: &Path) -> String {
@@ -432,14 +452,20 @@ fn a_subvolume_that_takes_a_name_meanwhile_is_not_deleted() {
         thread::scope(|scope| {
             let destroying = scope.spawn(|| {
                 player.play(|| {
-                    for _ in 0..TRIES {
-                        match ask(&opened, SNAP_DESTROY, &named(b"own")) {
-                            Ok(_) => silent(create()).unwrap(),
-                            Err(error) => {
-                                assert_eq!(error, Errno::ACCESS);
-                                continue;
-                            }
+                    for round in 0..TRIES {
+                        let destroyed = ask(&opened, SNAP_DESTROY, &named(b"own"));
+                        let made = destroyed.clone().and_then(|_| create());
+                        let is_as_expected = match destroyed {
+                            Ok(_) => made.is_ok(),
+                            Err(error) => error == Errno::ACCESS,
                         };
+                        assert!(
+                            is_as_expected,
+                            "round {round}: destroyed {:?}, made {:?}; {}",
+                            silent(destroyed),
+                            silent(made),
+                            described(&dir, &["own", "others"])
+                        );
                     }
                 });
             });
@@ -450,8 +476,12 @@ fn a_subvolume_that_takes_a_name_meanwhile_is_not_deleted() {
                 }
             });
         });
-        let left = ["others", "own"].map(|name| id_of(&dir.join(name)));
-        assert!(left.contains(&kept));
+        let left = ["others", "own"].map(|name| try_id_of(&dir.join(name)));
+        assert!(
+            left.iter().all(Result::is_ok) && left.iter().flatten().any(|id| *id == kept),
+            "{kept} of {left:?}; {}",
+            described(&dir, &["own", "others"])
+        );
     });
 }
 
