@@ -221,7 +221,7 @@ impl<'a> Receiver<'a> {
 fn report(watch: &mut Watch<'_>, subvolume: &[u8], command: &Command<'_>) {
     let text = |local_time: LocalTime<'_>| {
         let mut lines = CommandLines::within(subvolume, local_time);
-        lines.line_of(command).trim_end_matches('\n').to_owned()
+        lines.line_of(command).unwrap_or_default()
     };
     let name = command.kind().map_or("unknown", |kind| kind.name());
     let command = StreamCommand::new(name, subvolume, command.path(), &text);

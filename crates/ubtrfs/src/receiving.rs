@@ -142,12 +142,12 @@ struct Names(Vec<PathBuf>);
 
 impl Progress for Names {
     fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        match event {
-            Event::Finished {
-                path,
-                is_complete: true,
-            } => self.0.push(path.to_path_buf()),
-            _ => {}
+        if let Event::Finished {
+            path,
+            is_complete: true,
+        } = event
+        {
+            self.0.push(path.to_path_buf());
         }
         ControlFlow::Continue(())
     }

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs::{
-    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, DeviceAccess, DiscardMode, Effect, Event,
-    FileDevice, FileFlags, ImportOptions, MemDevice, Mkfs, MkfsOptions, Profile, Progress,
-    ReceiveOptions, SendOptions, Snapshot, StreamDump, StreamVersion, Volume, Walk, WalkOptions,
-    XattrChangeKind,
+    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, DeviceAccess, DiscardMode,
+    Effect, Event, FileDevice, FileFlags, ImportOptions, MemDevice, Mkfs, MkfsOptions, Profile,
+    Progress, ReceiveOptions, SendOptions, Snapshot, StreamDump, StreamVersion, Volume, Walk,
+    WalkOptions, XattrChangeKind,
 };
 use ubtrfs_sim::craft;
 

@@ -21,7 +21,7 @@ use crate::damage::kind_of_error;
 use crate::escaped::Escaped;
 use crate::host_owners::HostOwners;
 use crate::transfer::DeviceNumber;
-use crate::transfer::copy::{CopyError, Destination, Attributes, ToVolume};
+use crate::transfer::copy::{Attributes, CopyError, Destination, ToVolume};
 use crate::transfer::file_data::READ_BYTES;
 
 #[cfg(test)]
