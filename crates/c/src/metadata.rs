@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ubtrfs::{FileType, Metadata};
+use ubtrfs::{FileKind, Metadata};
 
 use crate::failure::{Failure, Result};
 
@@ -115,15 +115,14 @@ impl From<Metadata> for ubtrfs_stat {
 }
 
 /// Returns the file type bits of a mode.
-pub(crate) fn mode_of(kind: FileType) -> u32 {
-    let kinds = [
-        (kind.is_dir(), libc::S_IFDIR),
-        (kind.is_symlink(), libc::S_IFLNK),
-        (kind.is_block_device(), libc::S_IFBLK),
-        (kind.is_char_device(), libc::S_IFCHR),
-        (kind.is_fifo(), libc::S_IFIFO),
-        (kind.is_socket(), libc::S_IFSOCK),
-    ];
-    let kind = kinds.iter().find(|(is_it, _)| *is_it);
-    kind.map_or(libc::S_IFREG, |(_, bits)| *bits)
+pub(crate) fn mode_of(kind: FileKind) -> u32 {
+    match kind {
+        FileKind::Regular => libc::S_IFREG,
+        FileKind::Directory => libc::S_IFDIR,
+        FileKind::CharDevice => libc::S_IFCHR,
+        FileKind::BlockDevice => libc::S_IFBLK,
+        FileKind::Fifo => libc::S_IFIFO,
+        FileKind::Socket => libc::S_IFSOCK,
+        FileKind::Symlink => libc::S_IFLNK,
+    }
 }

@@ -27,7 +27,7 @@ use ubtrfs_fs::Snapshot;
 use ubtrfs_spill::Sorted;
 
 pub use entry::{
-    Attributes, ByteRange, ChangeKind, DiffEntry, DiffTime, EntryType, XattrChange, XattrChangeKind,
+    Attributes, ByteRange, ChangeKind, DiffEntry, DiffTime, XattrChange, XattrChangeKind,
 };
 pub use error::DiffError;
 use record::Record;

@@ -23,7 +23,7 @@ mod send;
 mod write_behind;
 
 pub use diff::{
-    Attributes, ByteRange, ChangeKind, Diff, DiffEntry, DiffError, DiffTime, EntryType,
+    Attributes, ByteRange, ChangeKind, Diff, DiffEntry, DiffError, DiffTime,
     XattrChange, XattrChangeKind,
 };
 pub use dump::CommandLines;

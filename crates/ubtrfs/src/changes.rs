@@ -7,13 +7,9 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use ubtrfs_fs::{FileKind, FileTime, Snapshot as HeldSnapshot};
-use ubtrfs_stream::{
-    Attributes, ChangeKind as Kind, Diff, DiffEntry, DiffError, EntryType,
-    XattrChangeKind as XattrKind,
-};
+use ubtrfs_stream::{Attributes, Diff, DiffEntry, DiffError};
 
 use crate::error::{Naming, Result};
-use crate::metadata::FileType;
 use crate::transfer::DeviceNumber;
 
 /// The memory for changes in bytes. Further changes go to a temporary file.
@@ -73,17 +69,7 @@ impl Iterator for Changes {
 }
 
 /// The kind of a change to a name. [`Changes`] has an example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ChangeKind {
-    /// The name was removed.
-    Removed,
-    /// The name was added.
-    Added,
-    /// The file of the name had another name before.
-    Renamed,
-    /// The file of an unchanged name was changed.
-    Changed,
-}
+pub use ubtrfs_stream::ChangeKind;
 
 /// A change of a name, or of its file. [`Changes`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +85,7 @@ pub struct Change {
     /// A name of the file in both snapshots, given in the new one, if a hard link was added or removed.
     pub link_of: Option<PathBuf>,
     /// The kind of the file. A nested subvolume counts as a directory.
-    pub file_type: FileType,
+    pub file_type: FileKind,
     /// The inode number of the file. `None` for a nested subvolume, which a snapshot contains as an empty directory.
     pub ino: Option<u64>,
     /// The attributes in the old snapshot, if the file exists there.
@@ -194,15 +180,7 @@ pub struct XattrChange {
 }
 
 /// The kind of a difference of an extended attribute. [`XattrChange`] has an example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum XattrChangeKind {
-    /// Only the old snapshot has it.
-    Removed,
-    /// Only the new snapshot has it.
-    Added,
-    /// Its value differs.
-    Changed,
-}
+pub use ubtrfs_stream::XattrChangeKind;
 
 impl Change {
     /// Returns whether mode, owner, size, times or flags differ, for a file in both snapshots.
@@ -215,16 +193,11 @@ impl Change {
         let path = |bytes: Vec<u8>| PathBuf::from(OsString::from_vec(bytes));
         let ranges = entry.data.into_iter();
         Change {
-            kind: match entry.kind {
-                Kind::Removed => ChangeKind::Removed,
-                Kind::Added => ChangeKind::Added,
-                Kind::Renamed => ChangeKind::Renamed,
-                Kind::Changed => ChangeKind::Changed,
-            },
+            kind: entry.kind,
             path: path(entry.path),
             renamed_from: entry.renamed_from.map(path),
             link_of: entry.link_of.map(path),
-            file_type: FileType::new(kind_of(entry.entry_type)),
+            file_type: entry.file_type,
             ino: entry.inode,
             old: entry.old.as_ref().map(FileAttributes::of),
             new: entry.new.as_ref().map(FileAttributes::of),
@@ -260,23 +233,7 @@ impl XattrChange {
     fn of(change: ubtrfs_stream::XattrChange) -> XattrChange {
         XattrChange {
             name: OsString::from_vec(change.name),
-            kind: match change.kind {
-                XattrKind::Removed => XattrChangeKind::Removed,
-                XattrKind::Added => XattrChangeKind::Added,
-                XattrKind::Changed => XattrChangeKind::Changed,
-            },
+            kind: change.kind,
         }
-    }
-}
-
-fn kind_of(entry_type: EntryType) -> FileKind {
-    match entry_type {
-        EntryType::File => FileKind::Regular,
-        EntryType::Directory | EntryType::Subvolume => FileKind::Directory,
-        EntryType::Symlink => FileKind::Symlink,
-        EntryType::CharDevice => FileKind::CharDevice,
-        EntryType::BlockDevice => FileKind::BlockDevice,
-        EntryType::Fifo => FileKind::Fifo,
-        EntryType::Socket => FileKind::Socket,
     }
 }

@@ -103,7 +103,7 @@ pub use file::{File, OpenOptions};
 pub use file_device::FileDevice;
 pub use host_owners::HostOwners;
 pub use lineage::Lineage;
-pub use metadata::{FileFlags, FileTimes, FileType, Metadata};
+pub use metadata::{FileFlags, FileTimes, Metadata};
 pub use mkfs::{FilledContents, MadeVolume, Mkfs, PlannedVolume};
 pub use mkfs_options::{CsumType, Feature, FeatureSet, Geometry, MkfsOptions};
 pub use new_extents::{NewExtent, NewExtents};

@@ -53,8 +53,8 @@ impl Metadata {
     }
 
     /// Returns the kind of the file.
-    pub fn file_type(&self) -> FileType {
-        FileType(self.attr.kind)
+    pub fn file_type(&self) -> FileKind {
+        self.attr.kind
     }
 
     /// Returns whether it is a directory. The root of a subvolume is also a directory.
@@ -176,63 +176,6 @@ impl Metadata {
     /// Returns the transaction that last changed the inode.
     pub fn changed_generation(&self) -> u64 {
         self.attr.transid.0
-    }
-}
-
-/// The kind of a file, like [`std::fs::FileType`].
-///
-/// ```
-/// use ubtrfs::Volume;
-///
-/// # fn main() -> Result<(), ubtrfs::Error> {
-/// let volume = Volume::in_memory(256 << 20)?;
-/// volume.root().symlink("target", "/link")?;
-/// let link = volume.root().symlink_metadata("/link")?;
-/// assert!(link.file_type().is_symlink());
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct FileType(FileKind);
-
-impl FileType {
-    pub(crate) fn new(kind: FileKind) -> FileType {
-        FileType(kind)
-    }
-
-    /// Returns whether it is a directory.
-    pub fn is_dir(&self) -> bool {
-        self.0 == FileKind::Directory
-    }
-
-    /// Returns whether it is a regular file.
-    pub fn is_file(&self) -> bool {
-        self.0 == FileKind::Regular
-    }
-
-    /// Returns whether it is a symbolic link.
-    pub fn is_symlink(&self) -> bool {
-        self.0 == FileKind::Symlink
-    }
-
-    /// Returns whether it is a block device.
-    pub fn is_block_device(&self) -> bool {
-        self.0 == FileKind::BlockDevice
-    }
-
-    /// Returns whether it is a character device.
-    pub fn is_char_device(&self) -> bool {
-        self.0 == FileKind::CharDevice
-    }
-
-    /// Returns whether it is a FIFO.
-    pub fn is_fifo(&self) -> bool {
-        self.0 == FileKind::Fifo
-    }
-
-    /// Returns whether it is a socket.
-    pub fn is_socket(&self) -> bool {
-        self.0 == FileKind::Socket
     }
 }
 

@@ -16,7 +16,7 @@ use ubtrfs_fs::{DirEntry as EngineEntry, Error as EngineError, FileId, FileKind,
 
 use crate::error::{Naming, Result};
 use crate::handle::Engine;
-use crate::metadata::{FileType, Metadata};
+use crate::metadata::Metadata;
 use crate::transfer::walk::is_component;
 
 #[cfg(test)]
@@ -186,8 +186,8 @@ impl DirEntry {
     }
 
     /// Returns the kind of the file. A link is not followed.
-    pub fn file_type(&self) -> FileType {
-        FileType::new(self.entry.kind)
+    pub fn file_type(&self) -> FileKind {
+        self.entry.kind
     }
 
     /// Returns the inode number, unique within its subvolume.

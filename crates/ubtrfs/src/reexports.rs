@@ -354,5 +354,18 @@ pub use ubtrfs_device::progress::PhaseProgress;
 /// A command of a stream that is being received. [`ReceiveOptions`](crate::ReceiveOptions) has an example.
 pub use ubtrfs_device::progress::StreamCommand;
 
-/// The kind of a file in an [`Event`], as in a directory entry.
+/// The kind of a file, like [`std::fs::FileType`].
+///
+/// ```
+/// use ubtrfs::{FileKind, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// volume.root().symlink("target", "/link")?;
+/// let link = volume.root().symlink_metadata("/link")?;
+/// assert_eq!(link.file_type(), FileKind::Symlink);
+/// assert!(link.file_type().is_symlink());
+/// # Ok(())
+/// # }
+/// ```
 pub use ubtrfs_format::item::FileKind;

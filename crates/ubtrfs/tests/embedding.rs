@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
 use ubtrfs::{
-    Access, Builder, Compress, Compression, DirBuilder, FileFlags, OpenOptions, Subvolume, Volume,
-    scan, scan_devices,
+    Access, Builder, Compress, Compression, DirBuilder, FileFlags, FileKind, OpenOptions, Subvolume,
+    Volume, scan, scan_devices,
 };
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::images;
@@ -675,7 +675,7 @@ fn nodes_owners_and_times_are_as_they_were_set() {
     let root = volume.root();
     root.create_node("/null", 0o020_666, 0x103).unwrap();
     let null = root.metadata("/null").unwrap();
-    assert!(null.file_type().is_char_device());
+    assert_eq!(null.file_type(), FileKind::CharDevice);
     assert_eq!((null.rdev(), null.mode()), (0x103, 0o020_666));
     let refused = root.create_node("/dir", 0o040_755, 0).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
-use ubtrfs::{CopyOptions, FileType, Metadata, OpenOptions, Reflink, Sparse, Subvolume, Volume};
+use ubtrfs::{CopyOptions, FileKind, Metadata, OpenOptions, Reflink, Sparse, Subvolume, Volume};
 use ubtrfs_format::limits;
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
@@ -234,7 +234,7 @@ impl Cp {
     /// that is neither replaced nor a directory to copy into.
     fn open_named(
         &self,
-        kind: FileType,
+        kind: FileKind,
         destination: &Path,
         into: bool,
         volume: &Volume,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{major, minor};
 use serde::Serialize;
-use ubtrfs::{DirEntry, Metadata, Subvolume};
+use ubtrfs::{DirEntry, FileKind, Metadata, Subvolume};
 
 use crate::presentation::{clock, json, permissions};
 
@@ -41,9 +41,13 @@ impl FileStat {
 
     /// Returns the major and minor number of a device file.
     pub(crate) fn device_number(&self) -> Option<(u32, u32)> {
-        let kind = self.metadata.file_type();
-        let rdev = self.metadata.rdev();
-        (kind.is_char_device() || kind.is_block_device()).then(|| (major(rdev), minor(rdev)))
+        match self.metadata.file_type() {
+            FileKind::CharDevice | FileKind::BlockDevice => {
+                let rdev = self.metadata.rdev();
+                Some((major(rdev), minor(rdev)))
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn to_json(&self, path: &[u8]) -> FileJson {

@@ -1,7 +1,7 @@
 //! Mode bits in the notation of ls(1) and stat(1).
 
 use rustix::fs::{FileType as Kind, Mode};
-use ubtrfs::{FileType, Metadata};
+use ubtrfs::{FileKind, Metadata};
 
 /// Returns the umask of this process.
 pub(crate) fn umask() -> u32 {
@@ -62,15 +62,14 @@ pub(crate) fn kind_words(file: &Metadata) -> &'static str {
 }
 
 /// Returns the file type in one word, for JSON.
-pub(crate) fn kind_name(kind: FileType) -> &'static str {
-    let names = [
-        (kind.is_file(), "file"),
-        (kind.is_dir(), "directory"),
-        (kind.is_char_device(), "character-device"),
-        (kind.is_block_device(), "block-device"),
-        (kind.is_fifo(), "fifo"),
-        (kind.is_socket(), "socket"),
-    ];
-    let named = names.iter().find(|(is_it, _)| *is_it);
-    named.map_or("symlink", |(_, name)| name)
+pub(crate) fn kind_name(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "file",
+        FileKind::Directory => "directory",
+        FileKind::CharDevice => "character-device",
+        FileKind::BlockDevice => "block-device",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::Symlink => "symlink",
+    }
 }

@@ -30,16 +30,23 @@ pub struct DirLogItem {
 }
 const _: () = assert!(size_of::<DirLogItem>() == 8);
 
-/// The kind of a directory entry.
+/// The kind of a file, like [`std::fs::FileType`]. The root of a subvolume is a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FileKind {
+    /// A regular file.
     Regular = 1,
+    /// A directory.
     Directory = 2,
+    /// A character device.
     CharDevice = 3,
+    /// A block device.
     BlockDevice = 4,
+    /// A FIFO.
     Fifo = 5,
+    /// A socket.
     Socket = 6,
+    /// A symbolic link.
     Symlink = 7,
 }
 
@@ -49,6 +56,7 @@ impl FileKind {
     /// Set on the type byte of an encrypted name.
     pub const RAW_ENCRYPTED: u8 = 128;
 
+    /// Returns the kind for the type byte of a directory entry.
     pub fn from_raw(raw: u8) -> Option<FileKind> {
         Some(match raw {
             1 => FileKind::Regular,
@@ -62,6 +70,7 @@ impl FileKind {
         })
     }
 
+    /// Returns the type byte of a directory entry.
     pub fn raw(self) -> u8 {
         self as u8
     }
@@ -81,6 +90,21 @@ impl FileKind {
             0o120_000 => FileKind::Symlink,
             _ => return None,
         })
+    }
+
+    /// Returns whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        *self == FileKind::Directory
+    }
+
+    /// Returns whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        *self == FileKind::Regular
+    }
+
+    /// Returns whether it is a symbolic link.
+    pub fn is_symlink(&self) -> bool {
+        *self == FileKind::Symlink
     }
 }
 

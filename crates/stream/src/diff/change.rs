@@ -7,7 +7,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::Difference;
 use zerocopy::FromBytes;
 
-use super::entry::{EntryType, XattrChange, XattrChangeKind};
+use super::entry::{XattrChange, XattrChangeKind};
 use super::paths::{MAX_NAMES, Name, names_in};
 use super::ranges::Ranges;
 
@@ -18,18 +18,15 @@ const MAX_XATTRS: usize = 1024;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inode {
     pub(super) item: InodeItem,
-    pub(super) entry_type: EntryType,
+    pub(super) file_type: FileKind,
 }
 
 impl Inode {
     /// Decodes an inode item. Returns None if the item is damaged.
     pub(super) fn decode(bytes: &[u8]) -> Option<Inode> {
         let (item, _) = InodeItem::read_from_prefix(bytes).ok()?;
-        let kind = FileKind::from_mode(item.mode.get())?;
-        Some(Inode {
-            item,
-            entry_type: kind.into(),
-        })
+        let file_type = FileKind::from_mode(item.mode.get())?;
+        Some(Inode { item, file_type })
     }
 
     /// Returns whether the inode has a name.
@@ -38,7 +35,7 @@ impl Inode {
     }
 
     pub(super) fn is_same(&self, other: &Inode) -> bool {
-        let identity = |of: &Inode| (of.item.generation, of.entry_type, of.item.rdev);
+        let identity = |of: &Inode| (of.item.generation, of.file_type, of.item.rdev);
         identity(self) == identity(other)
     }
 }

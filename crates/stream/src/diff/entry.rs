@@ -15,8 +15,10 @@ pub struct DiffEntry {
     pub renamed_from: Option<Vec<u8>>,
     /// If a hard link was added or removed: a path of the same file in the new snapshot that is unchanged.
     pub link_of: Option<Vec<u8>>,
-    pub entry_type: EntryType,
-    /// None for a subvolume.
+    /// A nested subvolume is a directory.
+    #[serde(with = "file_kind")]
+    pub file_type: FileKind,
+    /// None for a nested subvolume, which a snapshot contains as an empty directory.
     pub inode: Option<u64>,
     /// In the old snapshot.
     pub old: Option<Attributes>,
@@ -32,39 +34,32 @@ pub struct DiffEntry {
     pub data_is_coarse: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// The kind of a change to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ChangeKind {
+    /// The name was removed.
     Removed,
+    /// The name was added.
     Added,
+    /// The file of the name had another name before.
     Renamed,
-    /// The name is unchanged.
+    /// The file of an unchanged name was changed.
     Changed,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EntryType {
-    File,
-    Directory,
-    Symlink,
-    CharDevice,
-    BlockDevice,
-    Fifo,
-    Socket,
-    /// Another subvolume, which appears as an empty directory in a snapshot.
-    Subvolume,
-}
+/// A file kind as its byte in directory entries.
+mod file_kind {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use ubtrfs_format::item::FileKind;
 
-impl From<FileKind> for EntryType {
-    fn from(kind: FileKind) -> EntryType {
-        match kind {
-            FileKind::Regular => EntryType::File,
-            FileKind::Directory => EntryType::Directory,
-            FileKind::Symlink => EntryType::Symlink,
-            FileKind::CharDevice => EntryType::CharDevice,
-            FileKind::BlockDevice => EntryType::BlockDevice,
-            FileKind::Fifo => EntryType::Fifo,
-            FileKind::Socket => EntryType::Socket,
-        }
+    pub(super) fn serialize<S: Serializer>(kind: &FileKind, to: S) -> Result<S::Ok, S::Error> {
+        kind.raw().serialize(to)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<FileKind, D::Error> {
+        let kind = FileKind::from_raw(u8::deserialize(from)?);
+        kind.ok_or_else(|| D::Error::custom("file kind"))
     }
 }
 
@@ -91,13 +86,13 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    pub(super) fn of(item: &InodeItem, entry_type: EntryType) -> Attributes {
+    pub(super) fn of(item: &InodeItem, file_type: FileKind) -> Attributes {
         use ubtrfs_format::item::InodeFlags;
         let time = |time: Timespec| (time.sec.get(), time.nsec.get());
         let internal = InodeFlags::PREALLOC | InodeFlags::ROOT_ITEM_INIT;
         Attributes {
-            size: match entry_type {
-                EntryType::Directory => 0,
+            size: match file_type {
+                FileKind::Directory => 0,
                 _ => item.size.get(),
             },
             mode: item.mode.get() & 0o7777,
@@ -120,10 +115,14 @@ pub struct XattrChange {
     pub kind: XattrChangeKind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The kind of a difference of an extended attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum XattrChangeKind {
+    /// Only the old snapshot has it.
     Removed,
+    /// Only the new snapshot has it.
     Added,
+    /// Its value differs.
     Changed,
 }
 
@@ -135,13 +134,13 @@ pub struct ByteRange {
 
 impl DiffEntry {
     /// Creates an entry with only a name.
-    pub(super) fn new(path: Vec<u8>, kind: ChangeKind, entry_type: EntryType) -> DiffEntry {
+    pub(super) fn new(path: Vec<u8>, kind: ChangeKind, file_type: FileKind) -> DiffEntry {
         DiffEntry {
             path,
             kind,
             renamed_from: None,
             link_of: None,
-            entry_type,
+            file_type,
             inode: None,
             old: None,
             new: None,

@@ -286,7 +286,7 @@ fn it_tells_what_a_naive_comparison_tells() {
         let entries = entries_with(&old, &new, MEMORY_BYTES);
         let of_files: Vec<_> = entries
             .iter()
-            .filter(|entry| entry.entry_type != EntryType::Subvolume && !entry.path.is_empty())
+            .filter(|entry| entry.inode.is_some() && !entry.path.is_empty())
             .cloned()
             .collect();
         assert_tells(&of_files, &Tree::read(&old), &Tree::read(&new));
@@ -354,7 +354,7 @@ fn data_ranges_are_what_was_written() {
 fn shown(entries: &[DiffEntry]) -> Vec<(ChangeKind, &str, Option<&str>)> {
     entries
         .iter()
-        .filter(|entry| !entry.path.is_empty() && entry.entry_type != EntryType::Subvolume)
+        .filter(|entry| !entry.path.is_empty() && entry.inode.is_some())
         .map(|entry| {
             let from = entry.renamed_from.as_deref();
             (

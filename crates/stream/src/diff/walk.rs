@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 
 use ubtrfs_format::ids::InodeNr;
-use ubtrfs_format::item::{DirEntries, FileExtent};
+use ubtrfs_format::item::{DirEntries, FileExtent, FileKind};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_fs::{Comparison, Difference, Snapshot};
 use ubtrfs_spill::{Sorted, Sorter};
 
 use super::change::{Change, Inode, Refused};
-use super::entry::{Attributes, ByteRange, ChangeKind, DiffEntry, EntryType};
+use super::entry::{Attributes, ByteRange, ChangeKind, DiffEntry};
 use super::error::DiffError;
 use super::paths::{Name, Paths};
 use super::ranges::MAX_RANGES;
@@ -96,12 +96,12 @@ impl<'a> Walk<'a> {
         }
         if let Some((_, name)) = old {
             let path = self.old_paths.of_name(&name)?;
-            let removed = DiffEntry::new(path, ChangeKind::Removed, EntryType::Subvolume);
+            let removed = DiffEntry::new(path, ChangeKind::Removed, FileKind::Directory);
             self.push(removed)?;
         }
         if let Some((_, name)) = new {
             let path = self.new_paths.of_name(&name)?;
-            let added = DiffEntry::new(path, ChangeKind::Added, EntryType::Subvolume);
+            let added = DiffEntry::new(path, ChangeKind::Added, FileKind::Directory);
             self.push(added)?;
         }
         Ok(())
@@ -141,9 +141,9 @@ impl<'a> Walk<'a> {
     fn report_removed(&mut self, inode: u64, old: Inode) -> Result<(), DiffError> {
         for name in self.old_paths.all_names(inode)? {
             let path = self.old_paths.of_name(&name)?;
-            let mut entry = DiffEntry::new(path, ChangeKind::Removed, old.entry_type);
+            let mut entry = DiffEntry::new(path, ChangeKind::Removed, old.file_type);
             entry.inode = Some(inode);
-            entry.old = Some(Attributes::of(&old.item, old.entry_type));
+            entry.old = Some(Attributes::of(&old.item, old.file_type));
             self.push(entry)?;
         }
         Ok(())
@@ -152,9 +152,9 @@ impl<'a> Walk<'a> {
     fn report_added(&mut self, inode: u64, new: Inode) -> Result<(), DiffError> {
         for name in self.new_paths.all_names(inode)? {
             let path = self.new_paths.of_name(&name)?;
-            let mut entry = DiffEntry::new(path, ChangeKind::Added, new.entry_type);
+            let mut entry = DiffEntry::new(path, ChangeKind::Added, new.file_type);
             entry.inode = Some(inode);
-            entry.new = Some(Attributes::of(&new.item, new.entry_type));
+            entry.new = Some(Attributes::of(&new.item, new.file_type));
             self.push(entry)?;
         }
         Ok(())
@@ -164,10 +164,10 @@ impl<'a> Walk<'a> {
     /// its names.
     fn report_kept(&mut self, change: Change, old: Inode, new: Inode) -> Result<(), DiffError> {
         let of_it = |path, kind| {
-            let mut entry = DiffEntry::new(path, kind, new.entry_type);
+            let mut entry = DiffEntry::new(path, kind, new.file_type);
             entry.inode = Some(change.inode);
-            entry.old = Some(Attributes::of(&old.item, old.entry_type));
-            entry.new = Some(Attributes::of(&new.item, new.entry_type));
+            entry.old = Some(Attributes::of(&old.item, old.file_type));
+            entry.new = Some(Attributes::of(&new.item, new.file_type));
             entry
         };
         let gone: BTreeSet<&Name> = change.old_names.difference(&change.new_names).collect();
@@ -239,7 +239,7 @@ impl<'a> Walk<'a> {
     ) -> Result<Vec<ByteRange>, DiffError> {
         let mut found = Vec::new();
         let (start, end) = (old.item.size.get(), new.item.size.get());
-        if new.entry_type != EntryType::File || start >= end {
+        if new.file_type != FileKind::Regular || start >= end {
             return Ok(found);
         }
         let key = Key::new(inode, KeyType::EXTENT_DATA, start);

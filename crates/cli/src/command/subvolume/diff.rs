@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Context, bail};
 use rustix::fs::{major, minor};
 use serde::Serialize;
-use ubtrfs::{Change, ChangeKind, FileAttributes, Snapshot, XattrChangeKind};
+use ubtrfs::{Change, ChangeKind, FileAttributes, FileKind, Snapshot, XattrChangeKind};
 
 use crate::presentation::console::Console;
 use crate::presentation::{clock, json};
@@ -153,16 +153,15 @@ fn kind_name(kind: ChangeKind) -> &'static str {
 }
 
 fn type_name(change: &Change) -> &'static str {
-    let file_type = change.file_type;
-    match () {
-        () if change.ino.is_none() => "subvolume",
-        () if file_type.is_dir() => "directory",
-        () if file_type.is_symlink() => "symlink",
-        () if file_type.is_char_device() => "chardev",
-        () if file_type.is_block_device() => "blockdev",
-        () if file_type.is_fifo() => "fifo",
-        () if file_type.is_socket() => "socket",
-        () => "file",
+    match change.file_type {
+        FileKind::Directory if change.ino.is_none() => "subvolume",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        FileKind::CharDevice => "chardev",
+        FileKind::BlockDevice => "blockdev",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::Regular => "file",
     }
 }
 
