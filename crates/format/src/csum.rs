@@ -30,21 +30,33 @@ const BLAKE2B_BATCH: usize = 32;
 #[derive(Copy, Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u16)]
 pub enum CsumType {
+    /// CRC-32C, of 4 bytes: the default.
     #[default]
     Crc32c = 0,
+    /// XXH64, of 8 bytes.
     XxHash64 = 1,
+    /// SHA-256, of 32 bytes.
     Sha256 = 2,
+    /// `BLAKE2b`, of 32 bytes.
     Blake2b = 3,
+}
+
+impl fmt::Display for CsumType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 impl CsumType {
     /// Every algorithm, ordered by on-disk value.
     pub const ALL: [Self; 4] = [Self::Crc32c, Self::XxHash64, Self::Sha256, Self::Blake2b];
 
+    /// Returns the algorithm of an on-disk value.
     pub fn from_raw(raw: u16) -> Option<Self> {
         Self::ALL.get(usize::from(raw)).copied()
     }
 
+    /// Returns the on-disk value.
     pub const fn raw(self) -> u16 {
         self as u16
     }

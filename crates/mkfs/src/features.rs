@@ -23,8 +23,11 @@ pub enum QuotaMode {
 /// The features of a new volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeatureSet {
+    /// The bits of the superblock for features that every reader must know.
     pub incompat: Incompat,
+    /// The bits of the superblock for features that every writer must know.
     pub compat_ro: CompatRo,
+    /// The accounting of space to subvolumes.
     pub quota: Option<QuotaMode>,
     /// Whether BLOCK_GROUP_TREE was requested by name, so that it must not be dropped in favour of another request.
     block_group_tree_asked: bool,
@@ -84,7 +87,7 @@ macro_rules! features {
 }
 
 /// Every feature known by name, in the order of mkfs's summary.
-pub const FEATURES: &[Feature] = features! {
+const FEATURES: &[Feature] = features! {
     "mixed-bg" "2.6.37" Incompat(Incompat::MIXED_GROUPS) "data and metadata share their block groups";
     "quota" "3.4" Quota(QuotaMode::Full) "quota groups, hierarchical, by reference";
     "extref" "3.7" Incompat(Incompat::EXTENDED_IREF) "up to 65536 hard links to a file in one directory";
@@ -105,10 +108,13 @@ pub const FEATURES: &[Feature] = features! {
 /// An error in a list of features.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FeatureListError {
+    /// No feature has this name.
     #[error("unrecognized filesystem feature '{0}'")]
     Unknown(String),
+    /// Volumes with the feature cannot be created.
     #[error("filesystem feature '{0}' is not supported")]
     Refused(&'static str),
+    /// Two kinds of accounting.
     #[error("quota and squota cannot be enabled together")]
     BothQuotas,
 }
@@ -119,6 +125,11 @@ impl Feature {
         FEATURES
             .iter()
             .find(|feature| feature.name == name || feature.alias == Some(name))
+    }
+
+    /// Iterates over all known features, in the order of mkfs's summary.
+    pub fn all() -> impl Iterator<Item = &'static Feature> {
+        FEATURES.iter()
     }
 
     /// Returns whether a volume with the feature can be created.
@@ -140,7 +151,12 @@ impl Feature {
 impl FeatureSet {
     /// Sets the features in a comma-separated list, and clears those with a leading `^`.
     ///
-    /// BLOCK_GROUP_TREE depends on two others. If it was enabled only by default, it is cleared with them.
+    /// A block group tree requires a free-space tree and the feature `no-holes`. If it is only set by default, clearing
+    /// either of these clears it as well.
+    ///
+    /// # Errors
+    ///
+    /// A name is unknown, volumes with the feature cannot be created, or two features exclude each other.
     pub fn apply_list(&mut self, list: &str) -> Result<(), FeatureListError> {
         for word in list.split(',').filter(|word| !word.is_empty()) {
             let (name, on) = match word.strip_prefix('^') {
@@ -183,10 +199,12 @@ impl FeatureSet {
         self.has_free_space_tree() && self.incompat.contains(Incompat::NO_HOLES)
     }
 
+    /// Returns whether the set has a free-space tree.
     pub fn has_free_space_tree(&self) -> bool {
         self.compat_ro.contains(FREE_SPACE_TREE)
     }
 
+    /// Returns whether the set has a block group tree.
     pub fn has_block_group_tree(&self) -> bool {
         self.compat_ro.contains(CompatRo::BLOCK_GROUP_TREE)
     }

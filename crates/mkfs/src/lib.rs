@@ -31,7 +31,7 @@ mod trees;
 
 pub use chunks::{PlannedChunk, PlannedDevice, VolumeChunks};
 pub use error::MkfsError;
-pub use features::{FEATURES, Feature, FeatureListError, FeatureSet, QuotaMode};
+pub use features::{Feature, FeatureListError, FeatureSet, QuotaMode};
 pub use fill::{
     ArchiveError, ArchiveReader, FillError, FillOptions, FillStats, FilledVolume, FlagsRequest,
     Growth, Input, LeftOutAcls, Scratch, SubvolumeRequest, TimeRule, fill,

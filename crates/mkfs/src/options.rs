@@ -33,19 +33,28 @@ const SMALLEST_PAGE_BYTES: u32 = 4096;
 /// The options of a new volume.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
-    /// At most 255 bytes, without a NUL.
+    /// At most [`MkfsOptions::MAX_LABEL_BYTES`], without a NUL.
     pub label: Vec<u8>,
-    /// None selects it by the number of devices.
+    /// The profile of data. `None` means by the number of devices.
     pub data: Option<Profile>,
-    /// None selects it by the number of devices. Also used for system chunks.
+    /// The profile of metadata and of system chunks. `None` means by the number of devices.
     pub metadata: Option<Profile>,
-    /// None selects 16 KiB, or the sector size if that is larger; with mixed groups, the sector size.
+    /// The size of a tree block. `None` means 16 KiB, or the sector size if that is larger; with mixed groups the
+    /// sector size.
     pub nodesize: Option<u32>,
+    /// The size of a data block.
     pub sectorsize: u32,
+    /// The algorithm of the checksums.
     pub csum_type: CsumType,
+    /// The features.
     pub features: FeatureSet,
-    /// Owner of the root directory of the top level, unless the volume is filled with files.
+    /// User and group of the top level's root directory, for a volume that is not filled with files.
     pub root_owner: (u32, u32),
+}
+
+impl MkfsOptions {
+    /// The longest label.
+    pub const MAX_LABEL_BYTES: usize = LABEL_SIZE - 1;
 }
 
 impl Default for MkfsOptions {

@@ -94,7 +94,8 @@ impl Making {
     pub(crate) fn mkfs(&self) -> PyResult<Mkfs> {
         let mut features = FeatureSet::default();
         if let Some(list) = &self.features {
-            features.apply_list(list).map_err(|error| failed(&error))?;
+            let applied = features.apply_list(list);
+            applied.map_err(|error| failed(&error.into()))?;
         }
         let profile = |name: &Option<String>| named(name.as_ref(), "profile", Profile::from_name);
         let default = MkfsOptions::default();

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use ubtrfs_device::Holder;
 use ubtrfs_fs::Error as EngineError;
+use ubtrfs_mkfs::FeatureListError;
 
 use crate::escaped::Escaped;
 
@@ -273,6 +274,12 @@ impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         // Our message already contains the text of the cause.
         self.0.cause.source()
+    }
+}
+
+impl From<FeatureListError> for Error {
+    fn from(error: FeatureListError) -> Error {
+        named("set the features", None, None, error.into())
     }
 }
 

@@ -372,7 +372,7 @@ impl Mkfs {
     ///
     /// The options contradict each other, or exceed the limits for this number of devices (`InvalidInput`).
     pub fn geometry(&self, devices: usize) -> Result<Geometry> {
-        let geometry = self.options.to_lower().resolve(devices);
+        let geometry = self.options.resolve(devices);
         geometry.map(Geometry::of).naming_alone("make a volume")
     }
 
@@ -408,7 +408,7 @@ impl Mkfs {
         let identity = self.identity(device_bytes.len())?;
         let work = match &self.contents {
             None => Work::Empty(Box::new(Plan::new(
-                &self.options.to_lower(),
+                &self.options,
                 &identity,
                 device_bytes,
             )?)),
@@ -585,8 +585,7 @@ impl PlannedVolume {
             Work::Filled(input) => {
                 let options = mkfs.fill_options(devices.iter().map(|(path, _)| *path));
                 let sized: Vec<_> = bare.zip(device_bytes).collect();
-                let lower = mkfs.options.to_lower();
-                let filled = fill(&lower, &identity, &sized, input, &options, progress)?;
+                let filled = fill(&mkfs.options, &identity, &sized, input, &options, progress)?;
                 let FilledVolume {
                     geometry,
                     layout,

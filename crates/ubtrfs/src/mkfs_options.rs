@@ -2,13 +2,8 @@
 //!
 //! Not here: creating volumes (`mkfs`), limits and defaults (`ubtrfs-mkfs`).
 
-use std::fmt;
-
 use ubtrfs_format::block_group_flags::Profile;
-use ubtrfs_format::csum::CsumType as Lower;
-use ubtrfs_format::superblock::LABEL_SIZE;
 
-use crate::error::{Naming, Result};
 use crate::reexports::MkfsWarning;
 
 /// Options of a new volume, for [`Builder::mkfs`](crate::Builder::mkfs) and [`Mkfs`](crate::Mkfs).
@@ -28,134 +23,17 @@ use crate::reexports::MkfsWarning;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
-pub struct MkfsOptions {
-    /// At most [`MkfsOptions::MAX_LABEL_BYTES`], without a NUL.
-    pub label: Vec<u8>,
-    /// The profile of data. `None` means by the number of devices.
-    pub data: Option<Profile>,
-    /// The profile of metadata. `None` means by the number of devices.
-    pub metadata: Option<Profile>,
-    /// The size of a tree block. `None` means 16 KiB, or the sector size if that is larger; with mixed groups the
-    /// sector size.
-    pub nodesize: Option<u32>,
-    /// The size of a data block.
-    pub sectorsize: u32,
-    /// The algorithm of the checksums.
-    pub csum_type: CsumType,
-    /// The features.
-    pub features: FeatureSet,
-    /// User and group of the top level's root directory, for a volume that is not filled with files.
-    pub root_owner: (u32, u32),
-}
-
-impl Default for MkfsOptions {
-    fn default() -> MkfsOptions {
-        let ubtrfs_mkfs::MkfsOptions {
-            label,
-            data,
-            metadata,
-            nodesize,
-            sectorsize,
-            csum_type,
-            features,
-            root_owner,
-        } = ubtrfs_mkfs::MkfsOptions::default();
-        MkfsOptions {
-            label,
-            data,
-            metadata,
-            nodesize,
-            sectorsize,
-            csum_type: CsumType::of(csum_type),
-            features: FeatureSet(features),
-            root_owner,
-        }
-    }
-}
-
-impl MkfsOptions {
-    /// The longest label.
-    pub const MAX_LABEL_BYTES: usize = LABEL_SIZE - 1;
-
-    pub(crate) fn to_lower(&self) -> ubtrfs_mkfs::MkfsOptions {
-        ubtrfs_mkfs::MkfsOptions {
-            label: self.label.clone(),
-            data: self.data,
-            metadata: self.metadata,
-            nodesize: self.nodesize,
-            sectorsize: self.sectorsize,
-            csum_type: self.csum_type.to_lower(),
-            features: self.features.0,
-            root_owner: self.root_owner,
-        }
-    }
-}
+pub use ubtrfs_mkfs::MkfsOptions;
 
 /// The checksum algorithm of a volume. [`MkfsOptions`] has an example.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum CsumType {
-    /// CRC-32C, of 4 bytes: the default.
-    #[default]
-    Crc32c,
-    /// XXH64, of 8 bytes.
-    XxHash64,
-    /// SHA-256, of 32 bytes.
-    Sha256,
-    /// `BLAKE2b`, of 32 bytes.
-    Blake2b,
-}
-
-impl CsumType {
-    /// Every algorithm.
-    pub const ALL: [CsumType; 4] = [
-        CsumType::Crc32c,
-        CsumType::XxHash64,
-        CsumType::Sha256,
-        CsumType::Blake2b,
-    ];
-
-    /// Returns the name that btrfs-progs prints, such as "xxhash64".
-    pub fn name(self) -> &'static str {
-        self.to_lower().name()
-    }
-
-    /// Parses a name as `mkfs.btrfs --csum` does: case-insensitive, with the short and long forms.
-    ///
-    /// ```
-    /// use ubtrfs::CsumType;
-    ///
-    /// assert_eq!(CsumType::from_name("xxhash"), Some(CsumType::XxHash64));
-    /// assert_eq!(CsumType::from_name("md5"), None);
-    /// ```
-    pub fn from_name(name: &str) -> Option<CsumType> {
-        Lower::from_name(name).map(CsumType::of)
-    }
-
-    fn of(lower: Lower) -> CsumType {
-        match lower {
-            Lower::Crc32c => CsumType::Crc32c,
-            Lower::XxHash64 => CsumType::XxHash64,
-            Lower::Sha256 => CsumType::Sha256,
-            Lower::Blake2b => CsumType::Blake2b,
-        }
-    }
-
-    fn to_lower(self) -> Lower {
-        match self {
-            CsumType::Crc32c => Lower::Crc32c,
-            CsumType::XxHash64 => Lower::XxHash64,
-            CsumType::Sha256 => Lower::Sha256,
-            CsumType::Blake2b => Lower::Blake2b,
-        }
-    }
-}
-
-impl fmt::Display for CsumType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+///
+/// ```
+/// use ubtrfs::CsumType;
+///
+/// assert_eq!(CsumType::from_name("xxhash"), Some(CsumType::XxHash64));
+/// assert_eq!(CsumType::from_name("md5"), None);
+/// ```
+pub use ubtrfs_format::csum::CsumType;
 
 /// Features of a new volume, with the names of `mkfs.btrfs -O`.
 ///
@@ -172,33 +50,7 @@ impl fmt::Display for CsumType {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FeatureSet(ubtrfs_mkfs::FeatureSet);
-
-impl FeatureSet {
-    /// Sets the features in a comma-separated list, and clears the ones with a `^` in front.
-    ///
-    /// A block group tree requires a free-space tree and the feature `no-holes`. If it is only set by default, clearing
-    /// either of these clears it as well.
-    ///
-    /// # Errors
-    ///
-    /// A name is unknown, volumes with the feature cannot be created, or two features exclude each other
-    /// (`InvalidInput`).
-    pub fn apply_list(&mut self, list: &str) -> Result<()> {
-        self.0.apply_list(list).naming_alone("set the features")
-    }
-
-    /// Returns whether data and metadata share their block groups.
-    pub fn is_mixed(&self) -> bool {
-        self.0.is_mixed()
-    }
-
-    /// Returns the names of the features in the set, in the order of [`Feature::all`].
-    pub fn names(&self) -> Vec<&'static str> {
-        self.0.names()
-    }
-}
+pub use ubtrfs_mkfs::FeatureSet;
 
 /// A feature of a volume, with its name in `mkfs.btrfs -O`.
 ///
@@ -209,42 +61,11 @@ impl FeatureSet {
 /// let names: Vec<_> = Feature::all().filter(|feature| feature.is_in(&usual)).map(|feature| feature.name).collect();
 /// assert!(names.contains(&"no-holes") && !names.contains(&"quota"));
 /// ```
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Feature {
-    /// The name.
-    pub name: &'static str,
-    /// A shorter alias.
-    pub alias: Option<&'static str>,
-    /// A one-line description.
-    pub summary: &'static str,
-    /// The first kernel version with support.
-    pub since: &'static str,
-    lower: &'static ubtrfs_mkfs::Feature,
-}
+pub use ubtrfs_mkfs::Feature;
 
-impl Feature {
-    /// Iterates over all known features, in the order of a summary.
-    pub fn all() -> impl Iterator<Item = Feature> {
-        ubtrfs_mkfs::FEATURES.iter().map(|lower| Feature {
-            name: lower.name,
-            alias: lower.alias,
-            summary: lower.summary,
-            since: lower.since,
-            lower,
-        })
-    }
-
-    /// Returns whether volumes with the feature can be created.
-    pub fn is_made(&self) -> bool {
-        self.lower.is_made()
-    }
-
-    /// Returns whether it is in a set.
-    pub fn is_in(&self, set: &FeatureSet) -> bool {
-        self.lower.is_in(&set.0)
-    }
-}
+/// An error in a list of features, which converts to an [`Error`](crate::Error) of kind `InvalidInput`. [`FeatureSet`]
+/// has an example.
+pub use ubtrfs_mkfs::FeatureListError;
 
 /// Options of a new volume with all defaults filled in, from [`Mkfs::geometry`](crate::Mkfs::geometry).
 ///
@@ -299,12 +120,12 @@ impl Geometry {
 
     /// Returns the checksum algorithm.
     pub fn csum_type(&self) -> CsumType {
-        CsumType::of(self.0.csum_type)
+        self.0.csum_type
     }
 
     /// Returns the features, including those derived from other options.
     pub fn features(&self) -> FeatureSet {
-        FeatureSet(self.0.features)
+        self.0.features
     }
 
     /// Returns user and group of the root directory.

@@ -293,7 +293,7 @@ impl Mkfs {
     fn default_features(&self) -> anyhow::Result<FeatureSet> {
         let mut features = FeatureSet::default();
         if self.as_mkfs_btrfs {
-            features.apply_list(NOT_OF_MKFS_BTRFS).reason()?;
+            features.apply_list(NOT_OF_MKFS_BTRFS)?;
         }
         Ok(features)
     }
@@ -310,9 +310,9 @@ impl Mkfs {
             .chain(&self.runtime_features)
             .map(String::as_str)
             .collect();
-        features.apply_list(&lists.join(",")).reason()?;
+        features.apply_list(&lists.join(","))?;
         if self.mixed {
-            features.apply_list("mixed-bg").reason()?;
+            features.apply_list("mixed-bg")?;
         }
         Ok(features)
     }
