@@ -399,14 +399,14 @@ unsafe fn run_check(
         return Ok(0);
     };
     for of in found.issues {
-        let message: CString = text_of(&of.message);
+        let message: CString = text_of(of.to_string());
         let issue = ubtrfs_issue {
-            severity: match of.severity {
+            severity: match of.severity() {
                 Severity::Note => UBTRFS_NOTE,
                 Severity::Warning => UBTRFS_WARNING,
                 Severity::Error => UBTRFS_ERROR,
             },
-            number: of.number,
+            number: of.fault.number(),
             message: message.as_ptr(),
         };
         // SAFETY: guaranteed by the caller.

@@ -32,6 +32,7 @@ macro_rules! faults {
         $variant:ident { $($(#[$field_attr:meta])* $field:ident: $type:ty),* $(,)? } => $message:tt;)*) => {
         /// A fault of a volume, with its number.
         #[derive(Clone, Debug, thiserror::Error)]
+        #[non_exhaustive]
         pub enum Fault {
             $($(#[$doc])* #[error($message)] $variant { $($(#[$field_attr])* $field: $type),* },)*
         }

@@ -7,13 +7,16 @@ use ubtrfs_format::key::Key;
 
 use crate::fault::{Fault, Severity};
 
-/// A place on disk.
+/// The location of an issue on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
+    /// The id of the tree.
     pub tree: Option<RootId>,
+    /// The key of the item.
     pub key: Option<Key>,
-    /// The address of the tree block or the extent.
+    /// The logical address of the tree block or extent.
     pub bytenr: Option<u64>,
+    /// The device.
     pub devid: Option<DevId>,
 }
 
@@ -79,14 +82,18 @@ impl fmt::Display for Place {
     }
 }
 
-/// A problem of a volume.
+/// A problem of a volume. Its text has number, name and location.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Issue {
+    /// The location.
     pub at: Place,
+    /// The problem alone.
     pub fault: Fault,
 }
 
 impl Issue {
+    /// Returns the severity, which for some kinds depends on the numbers.
     pub fn severity(&self) -> Severity {
         self.fault.severity()
     }

@@ -29,33 +29,39 @@ pub struct Figures {
     pub data_bytes_referenced: u64,
 }
 
-/// The outcome of a check.
+/// The findings of a check.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Report {
-    pub fsid: Uuid,
+    /// The UUID of the volume.
+    pub uuid: Uuid,
     /// The first issues, in the order of detection.
     pub issues: Vec<Issue>,
-    /// The count of each number, including issues beyond the limit.
+    /// The number of occurrences of each kind of issue, including unlisted ones.
     pub counts: BTreeMap<u16, u64>,
+    /// The number of errors, including unlisted ones.
     pub errors: u64,
+    /// The number of warnings.
     pub warnings: u64,
-    /// The number of notes, which are results of normal operation.
+    /// The number of notes: harmless leftovers of normal operation, such as of a power cut.
     pub notes: u64,
-    /// The number of suppressed findings, which may only be consequences of unreadable blocks.
+    /// The number of issues that may only follow from unreadable blocks. They are neither listed nor counted.
     pub suppressed: u64,
-    /// The volume has a log that the next mount replays. Its contents were checked, but not replayed.
+    /// Whether the volume has a log that the next mount replays. Its blocks and checksums were checked, but not its
+    /// names.
     pub has_log: bool,
-    /// The volume has quota groups, whose sums are not checked.
+    /// Whether the volume has quota groups, whose sums are not checked.
     pub has_quotas: bool,
-    /// All data was read and compared with its checksums.
+    /// Whether all data was read and verified against its checksums.
     pub data_was_read: bool,
-    /// The volume was restored from a metadata dump, which has no data.
+    /// Whether the volume was restored from a metadata dump, which has no data.
     pub is_dump: bool,
+    /// Sums over the volume.
     pub figures: Figures,
 }
 
 impl Report {
-    /// Returns whether there are no errors. Warnings and notes do not count.
+    /// Returns whether there is no error. Warnings and notes do not count as errors.
     pub fn is_clean(&self) -> bool {
         self.errors == 0
     }
@@ -70,7 +76,7 @@ impl Report {
         self.counts.keys().copied().collect()
     }
 
-    /// Returns how many issues are not in `issues` because of the limit.
+    /// Returns the number of unlisted issues.
     pub fn unlisted(&self) -> u64 {
         self.found().saturating_sub(self.issues.len() as u64)
     }

@@ -60,7 +60,7 @@ impl<'a> State<'a> {
             options,
             scratch_dir: scratch_dir(volume, options),
             report: Report {
-                fsid: volume.superblock().fsid,
+                uuid: volume.superblock().fsid,
                 data_was_read: options.data_csums && !volume.is_dump(),
                 is_dump: volume.is_dump(),
                 ..Report::default()

@@ -30,12 +30,12 @@ pub(crate) fn check(
     let report = py.detach(|| checker.open(&paths_of(&paths))?.run(&mut signals));
     let (report, _) = signals.outcome(report)?;
     let issues = report.issues.into_iter().map(|issue| {
-        let severity = match issue.severity {
+        let severity = match issue.severity() {
             Severity::Note => "note",
             Severity::Warning => "warning",
             Severity::Error => "error",
         };
-        (severity, issue.number, issue.message)
+        (severity, issue.fault.number(), issue.to_string())
     });
     let counts = (report.errors, report.warnings, report.notes);
     Ok((counts, issues.collect()))

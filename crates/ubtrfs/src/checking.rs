@@ -1,11 +1,9 @@
 //! Consistency checks of volumes: an independent second opinion.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_check::{CheckOptions, Issue, Report};
+use ubtrfs_check::CheckOptions;
 use ubtrfs_device::progress::Progress;
 use ubtrfs_device::{BlockDevice, Holder, Pool};
 use ubtrfs_format::ids::Logical;
@@ -48,35 +46,35 @@ pub struct Checker {
 }
 
 /// The findings of a check. [`Checker`] has an example.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct CheckReport {
-    /// The UUID of the volume.
-    pub uuid: Uuid,
-    /// The first issues.
-    pub issues: Vec<CheckIssue>,
-    /// The number of occurrences of each kind of issue, including unlisted ones.
-    pub counts: BTreeMap<u16, u64>,
-    /// The number of errors, including unlisted ones.
-    pub errors: u64,
-    /// The number of warnings.
-    pub warnings: u64,
-    /// The number of notes: harmless leftovers of normal operation, such as of a power cut.
-    pub notes: u64,
-    /// The number of issues that may only follow from unreadable blocks. They are neither listed nor counted.
-    pub suppressed: u64,
-    /// Whether the volume has a log that the next mount replays. Its blocks and checksums were checked, but not its
-    /// names.
-    pub has_log: bool,
-    /// Whether the volume has quota groups, whose sums are not checked.
-    pub has_quotas: bool,
-    /// Whether all data was read and verified against its checksums.
-    pub data_was_read: bool,
-    /// Whether the volume was restored from a metadata dump, which has no data.
-    pub is_dump: bool,
-    /// Sums over the volume.
-    pub figures: CheckFigures,
-}
+pub use ubtrfs_check::Report as CheckReport;
+
+/// A problem of a volume, in a [`CheckReport`]. Its text has number, name and location.
+///
+/// ```
+/// use std::path::PathBuf;
+/// use std::sync::Arc;
+/// use ubtrfs::{BlockDevice, Checker, MemDevice, Severity, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(256 << 20));
+/// let devices = || vec![(PathBuf::from("device"), device.clone())];
+/// Volume::builder().make(devices())?.close()?;
+/// device.write_at(&[0; 4096], 64 << 20)?;
+/// let report = Checker::new().check_devices(devices())?;
+/// let issue = &report.issues[0];
+/// assert_eq!(issue.severity(), Severity::Note);
+/// assert!(issue.to_string().starts_with(&issue.fault.code()));
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_check::Issue as CheckIssue;
+
+/// The kind of a problem, with its details. Its numbers are stable across releases: `docs/check.md` lists them.
+/// [`CheckIssue`] has an example.
+pub use ubtrfs_check::Fault as CheckFault;
+
+/// The location of a problem on disk: device, tree, key and address. [`CheckIssue`] has an example.
+pub use ubtrfs_check::Place as CheckPlace;
 
 /// Sums over a volume, as in the output of `btrfs check`.
 ///
@@ -98,89 +96,6 @@ pub struct CheckReport {
 /// # }
 /// ```
 pub use ubtrfs_check::Figures as CheckFigures;
-
-impl CheckReport {
-    /// Returns whether there is no error. Warnings and notes do not count as errors.
-    pub fn is_clean(&self) -> bool {
-        self.errors == 0
-    }
-
-    /// Returns the number of unlisted issues.
-    pub fn unlisted(&self) -> u64 {
-        let found = self.errors + self.warnings + self.notes;
-        found.saturating_sub(self.issues.len() as u64)
-    }
-
-    fn of(report: Report) -> CheckReport {
-        CheckReport {
-            uuid: report.fsid,
-            issues: report.issues.iter().map(CheckIssue::of).collect(),
-            counts: report.counts,
-            errors: report.errors,
-            warnings: report.warnings,
-            notes: report.notes,
-            suppressed: report.suppressed,
-            has_log: report.has_log,
-            has_quotas: report.has_quotas,
-            data_was_read: report.data_was_read,
-            is_dump: report.is_dump,
-            figures: report.figures,
-        }
-    }
-}
-
-/// A problem of a volume. [`Checker`] has an example.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CheckIssue {
-    /// The severity.
-    pub severity: Severity,
-    /// The number of the kind of issue, which is stable across releases. `docs/check.md` lists them.
-    pub number: u16,
-    /// The number as in messages, such as "E0802".
-    pub code: String,
-    /// The name of the kind of issue.
-    pub name: &'static str,
-    /// A description of the problem alone, for display.
-    pub fault: String,
-    /// A description with number, name and location, for display.
-    pub message: String,
-    /// The device of the problem.
-    pub device: Option<u64>,
-    /// The id of the tree.
-    pub tree: Option<u64>,
-    /// The key of the item: object id, type and offset.
-    pub key: Option<(u64, u8, u64)>,
-    /// The logical address of the tree block or extent.
-    pub logical: Option<u64>,
-}
-
-impl CheckIssue {
-    fn of(issue: &Issue) -> CheckIssue {
-        let (fault, at) = (&issue.fault, &issue.at);
-        let key = at
-            .key
-            .map(|key| (key.objectid, key.item_type.0, key.offset));
-        CheckIssue {
-            severity: issue.severity(),
-            number: fault.number(),
-            code: fault.code(),
-            name: fault.name(),
-            fault: fault.to_string(),
-            message: issue.to_string(),
-            device: at.devid.map(|id| id.0),
-            tree: at.tree.map(|id| id.0),
-            key,
-            logical: at.bytenr,
-        }
-    }
-}
-
-impl fmt::Display for CheckIssue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
 
 impl Checker {
     /// Creates a check of the trees, with 256 MiB of memory.
@@ -378,7 +293,6 @@ impl OpenCheck {
     /// As [`Checker::check`]; `progress` cancelled it (`Interrupted`), and there are no results.
     pub fn run(self, progress: &mut dyn Progress) -> Result<CheckReport> {
         let report = ubtrfs_check::check_pool(self.pool, &self.options, progress);
-        let report = report.naming("check", &self.shown)?;
-        Ok(CheckReport::of(report))
+        report.naming("check", &self.shown)
     }
 }

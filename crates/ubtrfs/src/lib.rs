@@ -91,7 +91,9 @@ mod walk_dirs;
 
 pub use caller::Caller;
 pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, XattrChangeKind};
-pub use checking::{CheckFigures, CheckIssue, CheckReport, Checker, OpenCheck, Severity};
+pub use checking::{
+    CheckFault, CheckFigures, CheckIssue, CheckPlace, CheckReport, Checker, OpenCheck, Severity,
+};
 pub use copies::CopyOptions;
 pub use dir::{Dir, SubvolumePlace};
 pub use dir_builder::DirBuilder;

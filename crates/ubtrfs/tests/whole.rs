@@ -103,7 +103,7 @@ fn check_lists_what_is_wrong() {
     assert!(Checker::new().check(&image).unwrap().is_clean());
     let report = Checker::new().read_data(true).check(&image).unwrap();
     assert_eq!(report.errors, 1, "{report:?}");
-    assert!(report.issues[0].message.contains("E"), "{report:?}");
+    assert!(report.issues[0].to_string().contains("E"), "{report:?}");
     let volume = Volume::open_read_only(&image).unwrap();
     let damaged = volume.root().read("/file").unwrap_err();
     assert_eq!(damaged.kind(), ErrorKind::InvalidData, "{damaged}");

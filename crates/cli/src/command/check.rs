@@ -320,7 +320,7 @@ fn word(severity: Severity) -> &'static str {
 
 fn print(out: &mut dyn Write, report: &CheckReport, quiet: bool) -> std::io::Result<()> {
     for issue in &report.issues {
-        writeln!(out, "{} {issue}", word(issue.severity))?;
+        writeln!(out, "{} {issue}", word(issue.severity()))?;
     }
     if report.unlisted() > 0 {
         writeln!(out, "{} more issues are not listed", report.unlisted())?;
@@ -432,14 +432,15 @@ fn to_json(report: &CheckReport) -> ReportJson {
 }
 
 fn issue_to_json(issue: &CheckIssue) -> IssueJson {
+    let (fault, at) = (&issue.fault, &issue.at);
     IssueJson {
-        code: issue.code.clone(),
-        name: issue.name,
-        severity: word(issue.severity),
-        message: issue.fault.clone(),
-        device: issue.device,
-        tree: issue.tree,
-        key: issue.key,
-        bytenr: issue.logical,
+        code: fault.code(),
+        name: fault.name(),
+        severity: word(issue.severity()),
+        message: fault.to_string(),
+        device: at.devid.map(|id| id.0),
+        tree: at.tree.map(|id| id.0),
+        key: at.key.map(|key| (key.objectid, key.item_type.0, key.offset)),
+        bytenr: at.bytenr,
     }
 }
