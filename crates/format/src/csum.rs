@@ -164,12 +164,6 @@ impl CsumType {
     }
 }
 
-impl fmt::Display for CsumType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 fn blake2b_256() -> blake2b_simd::Params {
     let mut params = blake2b_simd::Params::new();
     params.hash_length(CSUM_FIELD_BYTES);

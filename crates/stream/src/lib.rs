@@ -23,8 +23,8 @@ mod send;
 mod write_behind;
 
 pub use diff::{
-    Attributes, ByteRange, ChangeKind, Diff, DiffEntry, DiffError, DiffTime,
-    XattrChange, XattrChangeKind,
+    Attributes, ByteRange, ChangeKind, Diff, DiffEntry, DiffError, DiffTime, XattrChange,
+    XattrChangeKind,
 };
 pub use dump::CommandLines;
 pub use escaped::Escaped;

@@ -107,9 +107,7 @@ pub use host_owners::HostOwners;
 pub use lineage::Lineage;
 pub use metadata::{FileFlags, FileTimes, Metadata};
 pub use mkfs::{FilledContents, MadeVolume, Mkfs, PlannedVolume};
-pub use mkfs_options::{
-    CsumType, Feature, FeatureListError, FeatureSet, Geometry, MkfsOptions,
-};
+pub use mkfs_options::{CsumType, Feature, FeatureListError, FeatureSet, Geometry, MkfsOptions};
 pub use new_extents::{NewExtent, NewExtents};
 pub use read_dir::{DirEntry, ReadDir};
 pub use receiving::{ReceiveOptions, StreamDump};

@@ -407,11 +407,7 @@ impl Mkfs {
     fn planned(&self, device_bytes: &[u64]) -> Caused<PlannedVolume> {
         let identity = self.identity(device_bytes.len())?;
         let work = match &self.contents {
-            None => Work::Empty(Box::new(Plan::new(
-                &self.options,
-                &identity,
-                device_bytes,
-            )?)),
+            None => Work::Empty(Box::new(Plan::new(&self.options, &identity, device_bytes)?)),
             Some(contents) => Work::Filled(contents.open()?),
         };
         Ok(PlannedVolume {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
 use ubtrfs::{
-    Access, Builder, Compress, Compression, DirBuilder, FileFlags, FileKind, OpenOptions, Subvolume,
-    Volume, scan, scan_devices,
+    Access, Builder, Compress, Compression, DirBuilder, FileFlags, FileKind, OpenOptions,
+    Subvolume, Volume, scan, scan_devices,
 };
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::images;

@@ -440,7 +440,9 @@ fn issue_to_json(issue: &CheckIssue) -> IssueJson {
         message: fault.to_string(),
         device: at.devid.map(|id| id.0),
         tree: at.tree.map(|id| id.0),
-        key: at.key.map(|key| (key.objectid, key.item_type.0, key.offset)),
+        key: at
+            .key
+            .map(|key| (key.objectid, key.item_type.0, key.offset)),
         bytenr: at.bytenr,
     }
 }
