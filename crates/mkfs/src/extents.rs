@@ -5,6 +5,7 @@ use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::item::{ExtentDataRef, ExtentFlags, ExtentHead, TreeBlockInfo};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::{PlacedBlock, Placement};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
@@ -12,7 +13,7 @@ use super::error::MkfsError;
 use super::features::QuotaMode;
 use super::files::Push;
 use super::options::Geometry;
-use super::trees::{Contents, GENERATION, Item, PlacedBlock, Placement};
+use super::trees::{Contents, GENERATION, Item};
 
 impl Contents<'_> {
     /// Pushes all items in key order, for the blocks in `known`.
@@ -29,7 +30,7 @@ impl Contents<'_> {
         .into_iter()
         .peekable();
         let mut blocks = known
-            .blocks
+            .blocks()
             .iter()
             .map(|block| self.block(block))
             .peekable();

@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use ubtrfs_format::ids::{InodeNr, RootId};
-use ubtrfs_format::key::Key;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_tree::PushItem;
 
 use super::chunks::Place;
 use super::error::MkfsError;
@@ -36,7 +36,7 @@ pub(super) struct SubvolumeEntry {
 }
 
 /// A consumer of items in key order.
-pub(super) type Push<'a> = dyn FnMut(Key, &[u8]) -> Result<(), MkfsError> + 'a;
+pub(super) type Push<'a> = PushItem<'a, MkfsError>;
 
 pub(super) trait Files {
     /// Returns the subvolumes: the top level first, then by id.

@@ -7,13 +7,14 @@ use ubtrfs_format::key::DiskKey;
 use ubtrfs_format::superblock::{
     MAGIC, RootBackup, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, flags,
 };
+use ubtrfs_tree::Placement;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::chunks::{PlannedDevice, VolumeChunks};
 use super::error::MkfsError;
 use super::options::{Geometry, Identity};
 use super::targets::PlannedWrite;
-use super::trees::{Contents, GENERATION, Placement, dev_item};
+use super::trees::{Contents, GENERATION, dev_item};
 
 /// The slot for the roots of the first transaction.
 const FIRST_BACKUP: usize = ((GENERATION - 1) % 4) as usize;
@@ -77,7 +78,7 @@ pub(super) fn superblock(
 }
 
 fn bytes_used(contents: &Contents<'_>, placement: &Placement) -> u64 {
-    let blocks = placement.blocks.len() as u64 * u64::from(contents.geometry.nodesize);
+    let blocks = placement.blocks().len() as u64 * u64::from(contents.geometry.nodesize);
     let subvolumes = contents.files.subvolumes().iter();
     blocks
         + subvolumes

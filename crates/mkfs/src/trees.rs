@@ -8,7 +8,6 @@
 //!
 //! Source: trees created by mkfs.btrfs 6.14 and the kernel. Zero fields are zero there as well.
 
-use std::collections::BTreeMap;
 use std::iter;
 use std::ops::Range;
 
@@ -21,7 +20,7 @@ use ubtrfs_format::item::{
 };
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
-use ubtrfs_tree::TreeRoot;
+use ubtrfs_tree::Placement;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
@@ -63,48 +62,6 @@ impl Item {
     }
 }
 
-/// The properties of a tree block that other trees record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PlacedBlock {
-    pub(super) owner: RootId,
-    pub(super) level: u8,
-    pub(super) first_key: Key,
-}
-
-/// The addresses of all tree blocks. A tree's blocks ascend in the order in which they are built.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Placement {
-    pub(super) roots: BTreeMap<RootId, TreeRoot>,
-    pub(super) blocks: BTreeMap<Logical, PlacedBlock>,
-    /// The first block of each tree, and the number of its blocks.
-    pub(super) extents: BTreeMap<RootId, (Logical, u64)>,
-}
-
-impl Placement {
-    pub(super) fn root(&self, tree: RootId) -> TreeRoot {
-        self.roots.get(&tree).copied().unwrap_or_default()
-    }
-
-    /// Returns the addresses of the blocks in a chunk, ascending.
-    pub(super) fn blocks_in(&self, chunk: &PlannedChunk) -> impl Iterator<Item = Logical> {
-        let blocks = self.blocks.range(chunk.map.logical()..chunk.map.end());
-        blocks.map(|(&logical, _)| logical)
-    }
-
-    fn blocks_of(&self, tree: RootId) -> u64 {
-        self.extents.get(&tree).map_or(0, |&(_, count)| count)
-    }
-
-    /// Returns the addresses of a tree's blocks, ascending.
-    pub(super) fn addresses(&self, tree: RootId) -> impl Iterator<Item = Logical> {
-        let (first, count) = self.extents.get(&tree).copied().unwrap_or_default();
-        // PLACEMENT-1
-        let blocks = self.blocks.range(first..);
-        let own = blocks.filter(move |(_, block)| block.owner == tree);
-        own.map(|(&logical, _)| logical).take(count as usize)
-    }
-}
-
 /// Owner of internal directories.
 const ROOT: (u32, u32) = (0, 0);
 
@@ -119,7 +76,7 @@ pub(super) struct Contents<'a> {
 
 impl Contents<'_> {
     /// Returns the trees of the volume, in the order of their placement.
-    pub(super) fn trees(&self) -> Vec<RootId> {
+    pub(super) fn tree_ids(&self) -> Vec<RootId> {
         let features = &self.geometry.features;
         let mut trees = vec![
             RootId::CHUNK_TREE,
@@ -169,7 +126,7 @@ impl Contents<'_> {
         items.push(inode_ref(fs_tree, dir, DEFAULT_SUBVOL_NAME));
         items.push(self.default_subvol());
         let in_superblock = [RootId::ROOT_TREE, RootId::CHUNK_TREE];
-        for tree in self.trees() {
+        for tree in self.tree_ids() {
             if !in_superblock.contains(&tree) {
                 let key = Key::new(tree.0, KeyType::ROOT_ITEM, 0);
                 items.push(Item::new(key, &self.root_item(tree, known)));
@@ -298,7 +255,8 @@ impl Contents<'_> {
     fn used_ranges(&self, chunk: usize, known: &Placement) -> impl Iterator<Item = Range<u64>> {
         let nodesize = u64::from(self.geometry.nodesize);
         let data = self.files.used(chunk).iter().cloned();
-        let blocks = known.blocks_in(&self.layout.chunks[chunk]);
+        let map = &self.layout.chunks[chunk].map;
+        let blocks = known.blocks_in(map.logical()..map.end());
         data.chain(blocks.map(move |Logical(block)| block..block + nodesize))
     }
 

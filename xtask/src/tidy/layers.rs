@@ -54,7 +54,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "block build epoch error",
             "bulk staged",
-            "store",
+            "placement store",
             "committed",
             "apply path",
             "delta",
