@@ -631,6 +631,9 @@ void ubtrfs_open_options_free(struct ubtrfs_open_options *options);
  * - "fsync_log": true or false. Writes a log in place of a commit to sync a single file or directory, if the log can
  *   represent the changes. Default: true.
  * - "flush_on_commit": true or false. Writes back the data of all files when one file is synced. Default: false.
+ * - "barriers": true or false. Flushes the caches of devices in each commit and sync. If disabled, a crash of the
+ *   machine can destroy the volume; a crash of the program cannot. For images that are rebuilt after a crash. Default:
+ *   true.
  * - "clear_free_space_tree": true or false. Distrusts the free-space tree, and rebuilds it in the first commit that has
  *   room for it. The volume commits even if nothing else changes. Only for writing; no effect on a volume without such
  *   a tree. Default: false.

@@ -62,6 +62,7 @@ pub struct PoolOptions {
     scan: Vec<PathBuf>,
     ignore_super_flags: bool,
     copies: CopyChoice,
+    skips_flushes: bool,
 }
 
 impl PoolOptions {
@@ -91,6 +92,13 @@ impl PoolOptions {
     /// Sets which copy of the superblock a reader uses. A writer uses copy 0.
     pub fn superblock_copies(mut self, copies: CopyChoice) -> Self {
         self.copies = copies;
+        self
+    }
+
+    /// Sets whether flushes are skipped. A crash of the machine can then destroy the volume.
+    #[must_use]
+    pub fn skip_flushes(mut self, yes: bool) -> Self {
+        self.skips_flushes = yes;
         self
     }
 
@@ -165,6 +173,7 @@ pub struct Pool {
     degraded: bool,
     ignores_truncation: bool,
     access: Access,
+    skips_flushes: bool,
     devices: ArcSwap<DeviceTable>,
     /// Devices of seed volumes that the chunk tree may refer to.
     seeds: Mutex<Vec<PresentDevice>>,
@@ -230,6 +239,7 @@ impl Pool {
             degraded: options.degraded,
             ignores_truncation: options.ignores_truncation,
             access: options.access,
+            skips_flushes: options.skips_flushes,
             devices: ArcSwap::from_pointee(table),
             seeds: Mutex::new(assembled.seeds),
             chunk_map: ChunkMap::new(),

@@ -99,6 +99,13 @@ macro_rules! with_open_options {
                     .live().opposite(),
             ];
 
+            /// Flushes the caches of devices in each commit and sync. If disabled, a crash of the machine can destroy the
+            /// volume; a crash of the program cannot. For images that are rebuilt after a crash.
+            barriers(barriers: bool) => barriers = barriers, [
+                Word::flag("nobarrier", |options| options.barriers = false),
+                Word::flag("barrier", |options| options.barriers = true).opposite(),
+            ];
+
             /// Distrusts the free-space tree, and rebuilds it in the first commit that has room for it. The volume
             /// commits even if nothing else changes. Only for writing; no effect on a volume without such a tree.
             clear_free_space_tree(clear: bool) => clear_free_space_tree = clear,
@@ -286,6 +293,7 @@ pub struct OpenOptions {
     pub(super) delta_bytes: u64,
     pub(super) commit_interval: Option<Duration>,
     pub(super) lazy_times: bool,
+    barriers: bool,
     pub(super) clear_free_space_tree: bool,
     pub(super) free_space_tree: bool,
     pub(super) acls: bool,
@@ -308,6 +316,7 @@ impl Default for OpenOptions {
             delta_bytes: 128 << 20,
             commit_interval: Some(DEFAULT_COMMIT_INTERVAL),
             lazy_times: false,
+            barriers: true,
             clear_free_space_tree: false,
             free_space_tree: false,
             acls: true,
@@ -415,6 +424,7 @@ impl OpenOptions {
             .ignore_truncation(self.data.rescue.ignore_bad_roots)
             .ignore_super_flags(self.data.rescue.ignore_super_flags && self.read_only)
             .scan(self.scan.clone())
+            .skip_flushes(!self.barriers)
             .superblock_copies(if self.data.rescue.use_backup_root {
                 CopyChoice::Any
             } else {

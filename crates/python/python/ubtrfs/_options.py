@@ -31,6 +31,8 @@ class OpenOptions(TypedDict, total=False):
     - `fsync_log`: Writes a log in place of a commit to sync a single file or directory, if the log can represent the
       changes. Default: true.
     - `flush_on_commit`: Writes back the data of all files when one file is synced. Default: false.
+    - `barriers`: Flushes the caches of devices in each commit and sync. If disabled, a crash of the machine can destroy
+      the volume; a crash of the program cannot. For images that are rebuilt after a crash. Default: true.
     - `clear_free_space_tree`: Distrusts the free-space tree, and rebuilds it in the first commit that has room for it.
       The volume commits even if nothing else changes. Only for writing; no effect on a volume without such a tree.
       Default: false.
@@ -63,6 +65,7 @@ class OpenOptions(TypedDict, total=False):
     lazy_times: bool
     fsync_log: bool
     flush_on_commit: bool
+    barriers: bool
     clear_free_space_tree: bool
     free_space_tree: bool
     acls: bool

@@ -30,6 +30,20 @@ fn nocow() -> OpenOptions {
     options().no_data_cow(true)
 }
 
+#[test]
+fn without_barriers_no_cache_is_flushed() {
+    let flushes = |options: OpenOptions| {
+        let (recorded, file) = recorded(&options);
+        let volume = &recorded.volume;
+        volume.append(file, &[1; 100]).unwrap();
+        volume.fsync(file).unwrap();
+        volume.sync().unwrap();
+        recorded.flushes()
+    };
+    assert_eq!(flushes(fixture::options().barriers(false)), 0);
+    assert!(flushes(fixture::options()) > 0);
+}
+
 /// Creates a volume with a file of 1 MiB, all durable.
 fn recorded(options: &OpenOptions) -> (Recorded, FileId) {
     let recorded = Recorded::open(options);

@@ -56,13 +56,13 @@ fn idle_words(options: &Options) -> Vec<&str> {
 
 #[test]
 fn words_that_change_nothing_are_accepted_and_some_warned_of() {
-    let words = "ssd,autodefrag,nobarrier,space_cache=v2,x-systemd.automount,defaults,nofail,\
+    let words = "ssd,autodefrag,inode_cache,space_cache=v2,x-systemd.automount,defaults,nofail,\
                  metadata_ratio=4,comment=systemd";
     let options = parse(words).unwrap();
     let known = [
         "ssd",
         "autodefrag",
-        "nobarrier",
+        "inode_cache",
         "x-systemd.automount",
         "defaults",
         "nofail",
@@ -75,7 +75,7 @@ fn words_that_change_nothing_are_accepted_and_some_warned_of() {
         .filter(|idle| idle.warning.is_some())
         .map(|idle| idle.word.as_str())
         .collect();
-    assert_eq!(warned, ["autodefrag", "nobarrier"]);
+    assert_eq!(warned, ["autodefrag", "inode_cache"]);
 }
 
 #[test]
@@ -256,6 +256,8 @@ fn logs_and_the_kind_of_mount_are_chosen() {
 fn syncs_write_logs_unless_commits_are_asked_for() {
     let logs = |words| is_set(&parse(words).unwrap(), "fsync_log");
     assert!(logs("treelog") && logs("notreelog,treelog"));
+    let flushes = |words| is_set(&parse(words).unwrap(), "barriers");
+    assert!(flushes("") && flushes("nobarrier,barrier") && !flushes("nobarrier"));
     assert!(!logs("treelog,notreelog"));
 }
 
