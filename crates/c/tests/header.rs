@@ -120,7 +120,7 @@ from typing import Iterable, Optional, TypedDict, Union
 
 
 class OpenOptions(TypedDict, total=False):
-    """The options for opening a volume.
+    """The options for opening a volume. None selects a default, but a `commit_interval` of None means no interval.
 
 "#;
 

@@ -814,6 +814,20 @@ def test_loop_device_is_formatted(tmp_path):
         assert volume.label == "loop"
 
 
+def test_options_of_the_table_are_keyword_arguments(image):
+    options = dict(max_inline_bytes=0, discard="async", acls=False, cache_bytes=None)
+    with ubtrfs.Volume.create(image, SIZE, **options) as volume:
+        volume.root.mkdir("/dir")
+    with pytest.raises(TypeError, match=r"Volume.open\(\) got an unexpected keyword argument 'compres'"):
+        ubtrfs.Volume.open(image, compres="zstd")
+    with pytest.raises(TypeError):
+        ubtrfs.Volume.open(image, degraded="yes")
+    with pytest.raises(ValueError, match="option 'compress': bad value 'zip'"):
+        ubtrfs.Volume.open(image, compress="zip")
+    with pytest.raises(ValueError, match="a new volume is for writing"):
+        ubtrfs.Volume.in_memory(SIZE, read_only=True)
+
+
 def test_keyword_argument_that_is_not_known_is_refused(image):
     with pytest.raises(TypeError, match=r"Volume.create\(\) got an unexpected keyword argument 'lable'"):
         ubtrfs.Volume.create(image, SIZE, lable="typo")

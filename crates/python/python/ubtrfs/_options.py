@@ -8,7 +8,7 @@ from typing import Iterable, Optional, TypedDict, Union
 
 
 class OpenOptions(TypedDict, total=False):
-    """The options for opening a volume.
+    """The options for opening a volume. None selects a default, but a `commit_interval` of None means no interval.
 
     - `read_only`: Opens the volume read-only. Other processes may also open it read-only. Default: false.
     - `as_committed`: Opens the volume read-only, as of the last commit: later fsyncs are ignored. Use this to read a
