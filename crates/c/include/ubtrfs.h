@@ -38,6 +38,41 @@
 #include <stdint.h>
 
 /**
+ * A file, or a command of a received stream, is next.
+ */
+#define UBTRFS_EVENT_BEGIN 1
+
+/**
+ * A part of the work is complete, or time has passed.
+ */
+#define UBTRFS_EVENT_ADVANCE 2
+
+/**
+ * A phase of a check has begun or continues.
+ */
+#define UBTRFS_EVENT_PHASE 3
+
+/**
+ * A file was not transferred or removed, or only in part, or a command failed. The call continues.
+ */
+#define UBTRFS_EVENT_PROBLEM 4
+
+/**
+ * A file was removed.
+ */
+#define UBTRFS_EVENT_REMOVED 5
+
+/**
+ * A received subvolume is complete and read-only.
+ */
+#define UBTRFS_EVENT_FINISHED 6
+
+/**
+ * A received subvolume has failed commands. It is kept as it is, and writable.
+ */
+#define UBTRFS_EVENT_UNFINISHED 7
+
+/**
  * Open read-only. Other processes may also open the volume read-only.
  */
 #define UBTRFS_READ_ONLY 1
@@ -173,7 +208,7 @@ struct ubtrfs_receive_options;
 struct ubtrfs_subvolume;
 
 /**
- * Options for copying, archiving or removing a tree. The defaults are the same as for the functions without options.
+ * Options for copying, unpacking or removing a tree. The defaults are the same as for the functions without options.
  */
 struct ubtrfs_transfer_options;
 
@@ -187,10 +222,18 @@ struct ubtrfs_volume;
  */
 struct ubtrfs_progress {
   /**
-   * The current file, in the form of error messages; for a received stream, the subvolume and the path within. NULL
-   * if there is no current file.
+   * The event, such as UBTRFS_EVENT_BEGIN. Later versions may have others.
+   */
+  unsigned int event;
+  /**
+   * The file of the event or the current file, in the form of error messages. For a received stream, the subvolume
+   * and the path within. NULL if there is no file.
    */
   const char *path;
+  /**
+   * The reason of a problem, for display; otherwise NULL.
+   */
+  const char *message;
   /**
    * The subject of a check, for display, such as "extents"; otherwise NULL.
    */
@@ -223,9 +266,9 @@ struct ubtrfs_progress {
 };
 
 /**
- * Receives the progress of a call, at least before each file and after each part of its data, with the caller's
- * `data`. `progress` is valid only during the callback. A result other than 0 cancels the call, which returns -EINTR.
- * After that the callback is not called again, and completed work is kept.
+ * Receives the progress of a call: its events, at least before each file and after each part of its data, with the
+ * caller's `data`. `progress` is valid only during the callback. A result other than 0 cancels the call, which returns
+ * -EINTR. After that the callback is not called again, and completed work is kept.
  */
 typedef int (*ubtrfs_progress_callback)(const struct ubtrfs_progress *progress, void *data);
 
@@ -522,12 +565,6 @@ struct ubtrfs_dirent {
 };
 
 /**
- * Called for each file that could not be transferred or removed, with the reason and the caller's `data`. Both texts
- * are valid only during the callback.
- */
-typedef void (*ubtrfs_problem_callback)(const char *path, const char *message, void *data);
-
-/**
  * Options for sending a snapshot. All zeros: the whole snapshot, as a stream of version 1.
  */
 struct ubtrfs_send_options {
@@ -553,12 +590,6 @@ struct ubtrfs_send_options {
    */
   void *progress_data;
 };
-
-/**
- * Called for the name of each received subvolume, with the caller's `data`. The text is valid only during the
- * callback. A result other than 0 ends the list.
- */
-typedef int (*ubtrfs_name_callback)(const char *name, void *data);
 
 /**
  * A change of a name between two snapshots.
@@ -1240,14 +1271,6 @@ int ubtrfs_transfer_options_new(struct ubtrfs_transfer_options **options);
 void ubtrfs_transfer_options_free(struct ubtrfs_transfer_options *options);
 
 /**
- * Sets a callback for the progress of calls with these options. NULL removes it. `data` is kept until the options are
- * freed.
- */
-int ubtrfs_transfer_options_set_progress(struct ubtrfs_transfer_options *options,
-                                         ubtrfs_progress_callback callback,
-                                         void *data);
-
-/**
  * Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
  *
  * - "preserve": true or false. Sets whether copies preserve owners, modes, times, extended attributes and hard links.
@@ -1280,14 +1303,6 @@ int ubtrfs_receive_options_new(struct ubtrfs_receive_options **options);
 void ubtrfs_receive_options_free(struct ubtrfs_receive_options *options);
 
 /**
- * Sets a callback for the progress of calls with these options. NULL removes it. `data` is kept until the options are
- * freed.
- */
-int ubtrfs_receive_options_set_progress(struct ubtrfs_receive_options *options,
-                                        ubtrfs_progress_callback callback,
-                                        void *data);
-
-/**
  * Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
  *
  * - "force_decompress": true or false. Decompresses data that is compressed in the stream, and stores it like other
@@ -1299,13 +1314,13 @@ int ubtrfs_receive_options_set(struct ubtrfs_receive_options *options,
                                const char *value);
 
 /**
- * Copies a file, or a directory with all its contents, to another path. Data is shared. Returns the number of files
- * that could not be copied: the callback, which may be NULL, is called for each.
+ * Copies a file, or a directory with all its contents, to another path. Data is shared. Returns the number of problems:
+ * files that could not be copied, or only in part. The progress callback, which may be NULL, receives each problem.
  */
 int64_t ubtrfs_copy_tree(const struct ubtrfs_subvolume *subvolume,
                          const char *from,
                          const char *to,
-                         ubtrfs_problem_callback callback,
+                         ubtrfs_progress_callback progress,
                          void *data);
 
 /**
@@ -1317,7 +1332,7 @@ int64_t ubtrfs_copy_tree_with(const struct ubtrfs_subvolume *subvolume,
                               const struct ubtrfs_subvolume *to_subvolume,
                               const char *to,
                               const struct ubtrfs_transfer_options *options,
-                              ubtrfs_problem_callback callback,
+                              ubtrfs_progress_callback progress,
                               void *data);
 
 /**
@@ -1327,7 +1342,7 @@ int64_t ubtrfs_copy_tree_with(const struct ubtrfs_subvolume *subvolume,
 int64_t ubtrfs_copy_from_host(const struct ubtrfs_subvolume *subvolume,
                               const char *host,
                               const char *to,
-                              ubtrfs_problem_callback callback,
+                              ubtrfs_progress_callback progress,
                               void *data);
 
 /**
@@ -1337,7 +1352,7 @@ int64_t ubtrfs_copy_from_host_with(const struct ubtrfs_subvolume *subvolume,
                                    const char *host,
                                    const char *to,
                                    const struct ubtrfs_transfer_options *options,
-                                   ubtrfs_problem_callback callback,
+                                   ubtrfs_progress_callback progress,
                                    void *data);
 
 /**
@@ -1346,7 +1361,7 @@ int64_t ubtrfs_copy_from_host_with(const struct ubtrfs_subvolume *subvolume,
 int64_t ubtrfs_copy_to_host(const struct ubtrfs_subvolume *subvolume,
                             const char *from,
                             const char *host,
-                            ubtrfs_problem_callback callback,
+                            ubtrfs_progress_callback progress,
                             void *data);
 
 /**
@@ -1356,7 +1371,7 @@ int64_t ubtrfs_copy_to_host_with(const struct ubtrfs_subvolume *subvolume,
                                  const char *from,
                                  const char *host,
                                  const struct ubtrfs_transfer_options *options,
-                                 ubtrfs_problem_callback callback,
+                                 ubtrfs_progress_callback progress,
                                  void *data);
 
 /**
@@ -1366,18 +1381,8 @@ int64_t ubtrfs_copy_to_host_with(const struct ubtrfs_subvolume *subvolume,
 int64_t ubtrfs_export_tar(const struct ubtrfs_subvolume *subvolume,
                           const char *at,
                           int fd,
-                          ubtrfs_problem_callback callback,
+                          ubtrfs_progress_callback progress,
                           void *data);
-
-/**
- * Writes an archive as ubtrfs_export_tar. Only the progress callback of the options, which may be NULL, has an effect.
- */
-int64_t ubtrfs_export_tar_with(const struct ubtrfs_subvolume *subvolume,
-                               const char *at,
-                               int fd,
-                               const struct ubtrfs_transfer_options *options,
-                               ubtrfs_problem_callback callback,
-                               void *data);
 
 /**
  * Unpacks a tar archive, compressed or not, from a file descriptor into a directory. Existing files are replaced.
@@ -1386,30 +1391,28 @@ int64_t ubtrfs_export_tar_with(const struct ubtrfs_subvolume *subvolume,
 int64_t ubtrfs_import_tar(const struct ubtrfs_subvolume *subvolume,
                           int fd,
                           const char *dir,
-                          ubtrfs_problem_callback callback,
+                          ubtrfs_progress_callback progress,
                           void *data);
 
 /**
- * Unpacks an archive as ubtrfs_import_tar. Only the progress callback and the umask of the options, which may be NULL,
- * have an effect.
+ * Unpacks an archive as ubtrfs_import_tar. Only the umask of the options, which may be NULL, has an effect.
  */
 int64_t ubtrfs_import_tar_with(const struct ubtrfs_subvolume *subvolume,
                                int fd,
                                const char *dir,
                                const struct ubtrfs_transfer_options *options,
-                               ubtrfs_problem_callback callback,
+                               ubtrfs_progress_callback progress,
                                void *data);
 
 /**
  * Removes a file, or a directory with all its contents, and continues after files that cannot be removed. Symbolic
- * links are not followed. The options, which may be NULL, have the progress callback and the treatment of subvolumes.
- * Returns the number of problems: the callback, which may be NULL, is called for each. A directory that is not empty
- * afterwards counts as one.
+ * links are not followed. The options, which may be NULL, have the treatment of subvolumes. Returns the number of
+ * problems, as ubtrfs_copy_tree. A directory that is not empty afterwards counts as one.
  */
 int64_t ubtrfs_remove_tree(const struct ubtrfs_subvolume *subvolume,
                            const char *at,
                            const struct ubtrfs_transfer_options *options,
-                           ubtrfs_problem_callback callback,
+                           ubtrfs_progress_callback progress,
                            void *data);
 
 /**
@@ -1422,24 +1425,23 @@ int ubtrfs_send(const struct ubtrfs_subvolume *subvolume,
 
 /**
  * Creates the subvolumes of a stream, read from a file descriptor, in a directory. Nothing outside of them is changed,
- * even by a malicious stream. The callback, which may be NULL, receives the name of each. If it ends the list, its
- * result is returned.
+ * even by a malicious stream. The progress callback, which may be NULL, receives the name of each with
+ * UBTRFS_EVENT_FINISHED. If it cancels the call, the incomplete subvolume is kept, and is writable.
  */
 int ubtrfs_receive(const struct ubtrfs_subvolume *subvolume,
                    const char *dir,
                    int fd,
-                   ubtrfs_name_callback callback,
+                   ubtrfs_progress_callback progress,
                    void *data);
 
 /**
- * Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL. If the
- * progress callback cancels the call, the incomplete subvolume is kept, and is writable.
+ * Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL.
  */
 int ubtrfs_receive_with(const struct ubtrfs_subvolume *subvolume,
                         const char *dir,
                         int fd,
                         const struct ubtrfs_receive_options *options,
-                        ubtrfs_name_callback callback,
+                        ubtrfs_progress_callback progress,
                         void *data);
 
 /**
