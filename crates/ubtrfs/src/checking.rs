@@ -55,7 +55,7 @@ pub use ubtrfs_check::Report as CheckReport;
 /// use std::sync::Arc;
 /// use ubtrfs::{BlockDevice, Checker, MemDevice, Severity, Volume};
 ///
-/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(256 << 20));
 /// let devices = || vec![(PathBuf::from("device"), device.clone())];
 /// Volume::builder().make(devices())?.close()?;

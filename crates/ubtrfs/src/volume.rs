@@ -345,7 +345,7 @@ impl Volume {
     ///   [`File::sync_all`](crate::File::sync_all), creating subvolumes and snapshots, [`Subvolume::receive`],
     ///   [`Snapshot::open`](crate::Snapshot::open).
     /// - Changes of names, attributes and extents may use at most half of the memory for a transaction: 64 MiB, or less
-    ///   after [`Builder::limit_memory`]. That is about 90,000 new small files. The size of data does not count.
+    ///   with [`Builder::memory_bytes`]. That is about 90,000 new small files. The size of data does not count.
     /// - Space that the group frees can be used only after it.
     /// - Data of files without copy on write is overwritten in place, and so not part of the group.
     ///
