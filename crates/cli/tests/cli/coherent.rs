@@ -273,7 +273,7 @@ fn play(mounted: &Mounted, rounds: u8) {
     for number in 0..300 {
         fs::write(dir.join(format!("{number:0100}")), b"").unwrap();
     }
-    let (bind, namespace) = (Bind::new(mounted), Elsewhere::new());
+    let (bind, namespace) = (Bind::new(mounted), Elsewhere::keeping(dir));
     let steps = Steps::default();
     let mut first = View::default();
     (first.exists[0], first.contents[0]) = (true, Some(0));

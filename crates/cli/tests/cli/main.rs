@@ -24,6 +24,7 @@ mod live;
 mod logs;
 mod mapped;
 mod mounted;
+mod namespace_copies;
 mod namespaces;
 mod other_namespace;
 mod process;

@@ -1,19 +1,38 @@
 //! A mount namespace other than that of the tests.
 
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A process with its own mount namespace, which keeps all mounts that exist when it is created.
+/// A process with its own mount namespace, which keeps one mount of ours.
 pub(crate) struct Elsewhere {
     child: Child,
     _stays: Option<ChildStdin>,
 }
 
+/// Unmounts the mounts of other tests, which expect that their servers end.
+const KEEP_ONE: &str = r#"
+while read -r _ dir type _; do
+    case $type in fuse.ubtrfs | fuseblk.ubtrfs) [ "$dir" = "$1" ] || umount -i -l "$dir" 2>&- ;; esac
+done </proc/mounts
+echo
+exec 1>&-
+read -r _
+"#;
+
 impl Elsewhere {
-    pub(crate) fn new() -> Elsewhere {
+    pub(crate) fn keeping(mountpoint: &Path) -> Elsewhere {
         let mut child = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "sh", "-c"])
-            .arg("echo; exec 1>&-; read _")
+            .args([
+                "--mount",
+                "--propagation",
+                "private",
+                "sh",
+                "-c",
+                KEEP_ONE,
+                "sh",
+            ])
+            .arg(mountpoint)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -56,7 +56,7 @@ fn umount_does_not_wait_for_a_mount_that_lives_on_elsewhere() {
     let place = Place::new(256 << 20);
     for options in ["transport=auto", "transport=classic"] {
         let mut server = place.serve_with(options);
-        let elsewhere = Elsewhere::new();
+        let elsewhere = Elsewhere::keeping(&place.mountpoint);
         fs::write(place.mountpoint.join(options), "written\n").unwrap();
         let umount = place.umount_by(ubtrfs().arg("umount")).expect("it waits");
         assert!(umount.status.success());
@@ -86,7 +86,7 @@ fn umount_waits_for_a_mount_elsewhere_if_it_is_told_to() {
     let _alone = alone();
     let place = Place::new(256 << 20);
     let mut server = place.serve();
-    let elsewhere = Elsewhere::new();
+    let elsewhere = Elsewhere::keeping(&place.mountpoint);
     let umount = place.umount_by(ubtrfs().args(["umount", "--wait=0.1"]));
     let umount = umount.expect("it waits for longer");
     assert_eq!(umount.status.code(), Some(1));
@@ -100,7 +100,7 @@ fn umount_waits_for_a_mount_elsewhere_if_it_is_told_to() {
     assert!(server.end().expect("it lives on").success());
 
     let mut server = place.serve();
-    let elsewhere = Elsewhere::new();
+    let elsewhere = Elsewhere::keeping(&place.mountpoint);
     let mut umount = ubtrfs();
     let mut umount = umount
         .args(["umount", "--wait"])
@@ -122,7 +122,7 @@ fn the_server_ends_with_the_last_mount_elsewhere() {
     let _alone = alone();
     let place = Place::new(256 << 20);
     let mut server = place.serve();
-    let elsewhere = Elsewhere::new();
+    let elsewhere = Elsewhere::keeping(&place.mountpoint);
     assert!(place.umount_by(ubtrfs().arg("umount")).is_some());
     drop(elsewhere);
     assert!(server.end().expect("it lives on").success());
@@ -322,7 +322,7 @@ fn a_mount_whose_server_was_killed_is_unmounted_at_once() {
     let place = Place::new(256 << 20);
     for with_copy in [false, true] {
         kill_server(&place, "rw");
-        let elsewhere = with_copy.then(Elsewhere::new);
+        let elsewhere = with_copy.then(|| Elsewhere::keeping(&place.mountpoint));
         let umount = place.umount_by(ubtrfs().arg("umount")).expect("it waits");
         assert!(umount.status.success(), "{}", said(&umount));
         assert!(types_at(&place.mountpoint).is_empty());

@@ -166,7 +166,7 @@ fn a_forced_umount_of_a_device_that_is_kept_elsewhere_loses_nothing_that_was_wri
         let mut server = Server::start(device.path(), &place.mountpoint);
         let path = place.mountpoint.join(name);
         fs::write(&path, name).unwrap();
-        let elsewhere = (name == "namespace").then(Elsewhere::new);
+        let elsewhere = (name == "namespace").then(|| Elsewhere::keeping(&place.mountpoint));
         let open = (name == "open").then(|| File::open(&path).unwrap());
         let mapped = (name == "mapped").then(|| {
             fs::write(&path, vec![b'm'; MAPPED_BYTES]).unwrap();
@@ -218,7 +218,7 @@ fn a_second_signal_ends_a_mount_that_lives_on_elsewhere() {
     let _alone = alone();
     let place = Place::new(256 << 20);
     let mut server = place.serve();
-    let elsewhere = Elsewhere::new();
+    let elsewhere = Elsewhere::keeping(&place.mountpoint);
     fs::write(place.mountpoint.join("file"), "written\n").unwrap();
     server.signal(Signal::TERM);
     wait_until_nothing_is_at(&place.mountpoint);
