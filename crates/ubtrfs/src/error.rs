@@ -153,7 +153,7 @@ impl Error {
     }
 
     /// Returns whether the volume was closed before the call or during it ([`Volume::close`](crate::Volume::close)).
-    /// The kind is that of a read-only volume.
+    /// The kind is the same as of a read-only volume.
     ///
     /// ```
     /// use ubtrfs::Volume;

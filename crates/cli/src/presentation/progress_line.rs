@@ -31,7 +31,7 @@ static IS_DRAWING: AtomicBool = AtomicBool::new(false);
 /// A signal ends the process: nothing is drawn from now on.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Has signals that end the process clear the line first.
+/// Clears the line before a signal ends the process.
 pub(super) fn clear_at_signals() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {

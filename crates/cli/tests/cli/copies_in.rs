@@ -37,7 +37,7 @@ fn a_tree_goes_into_volumes_and_out_again_unchanged() {
     let (_scratch, first) = empty_volume();
     let (_second_scratch, second) = empty_volume();
 
-    // Copy from this machine: the contents, which become those of the root directory.
+    // Copy the contents of a folder of this machine into the root directory.
     cp([
         "-a".into(),
         mount.path().join(".").into(),

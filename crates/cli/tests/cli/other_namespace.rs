@@ -1,4 +1,4 @@
-//! A mount namespace other than that of the tests.
+//! A second mount namespace.
 
 use std::io::Read;
 use std::path::Path;

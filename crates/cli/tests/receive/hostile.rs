@@ -115,7 +115,7 @@ impl Rig {
         location
     }
 
-    /// Runs the program. VOLUME in the arguments stands for a path in the volume.
+    /// Runs the program. Replaces VOLUME in the arguments by a path in the volume.
     fn run(&self, args: &[&str], path: &str) -> Output {
         let at = self.at(path);
         let args = args.iter().map(|&arg| match arg {

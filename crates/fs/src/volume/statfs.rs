@@ -49,7 +49,7 @@ impl PartialEq for AsOf {
 pub(crate) struct KnownStatFs(Mutex<Option<(Option<AsOf>, StatFs)>>);
 
 impl KnownStatFs {
-    /// Returns the cached result, or calls `anew` if the space has changed. `manager` is the manager of a
+    /// Returns the cached result, or calls `anew` if the space changed since. `manager` is the manager of a
     /// writable volume.
     pub(crate) fn get_or(
         &self,

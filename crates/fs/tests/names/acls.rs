@@ -90,7 +90,7 @@ fn unsound_acls_are_refused() {
 
 #[test]
 fn default_acl_is_inherited_in_place_of_the_umask() {
-    // The values are those of the kernel for the same calls.
+    // The kernel returns these values for the same calls.
     let mut world = World::new();
     let dir = world.dir("dir");
     let volume = world.volume();

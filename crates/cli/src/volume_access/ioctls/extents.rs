@@ -83,9 +83,8 @@ impl Asked {
         head.size.set(size_of_val(list) as u64);
         head.inodes
             .set(list.as_mut_ptr().expose_provenance() as u64);
-        // SAFETY: the numbers belong to ioctls whose argument is LogicalIno. The argument names a buffer that
-        // belongs only to the list, and its length. The kernel writes no more than that. Any bytes are valid
-        // numbers.
+        // SAFETY: the numbers belong to ioctls whose argument is LogicalIno. The argument has the address and length
+        // of the list's buffer, and the kernel writes only into it. Any bytes are valid numbers.
         unsafe { ioctl(&self.0, Updater::<NUMBER, LogicalIno>::new(head)) }
     }
 }

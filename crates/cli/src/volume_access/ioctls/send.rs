@@ -11,7 +11,7 @@ use zerocopy::FromZeros;
 use super::Asked;
 
 impl Asked {
-    /// Writes the stream of this subvolume to `to`. `flags` are those of the ioctl.
+    /// Writes the stream of this subvolume to `to`. `flags` are the flags of the ioctl.
     pub(crate) fn send(
         &self,
         to: &File,
