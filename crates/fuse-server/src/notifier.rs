@@ -15,10 +15,13 @@
 //! - NOTIFY-3: memory for names is bounded. A command waits after each change until the queue is empty. An ioctl
 //!   cannot: a holder of the directory's lock may wait for its answer. A program may list a directory into memory that
 //!   never arrives, and then holds that lock without end. So an ioctl begins no change while `EXACT_MAX` names are
-//!   queued.
+//!   queued. A rename that would add to a full queue is not begun.
 //! - NOTIFY-4: a drop that a request waits for has a thread of its own, and so waits only for the locks of its pages.
 //!   At most `DROPPING_HERE` requests use their own threads, fewer than the kernel's background requests. A page lock
 //!   may belong to a read that the kernel sends only when one of those is answered.
+//!
+//! - NOTIFY-5: if a rename moves a name whose notification is not yet delivered, both of its names are queued. The
+//!   kernel has moved its own entry, which may be old, and the earlier notification names one place only.
 //!
 //! Locks: a lane's, a leaf, never held during a notification.
 
@@ -27,7 +30,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -74,6 +77,18 @@ pub(crate) enum Notice {
     },
 }
 
+impl Notice {
+    fn is_of(&self, of: NodeId, by: &[u8]) -> bool {
+        match self {
+            Self::Entry { dir, name } | Self::Deleted { dir, name, .. } => *dir == of && name == by,
+            Self::Node { .. } => false,
+        }
+    }
+}
+
+/// A directory and a name in it.
+type Name<'a> = (NodeId, &'a [u8]);
+
 /// Notifications to be sent by one thread. Each has an ascending number.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
@@ -83,8 +98,10 @@ pub(crate) struct Waiting {
     nodes_since: u64,
     /// The last number.
     given: u64,
-    /// The number of the notification being sent.
-    sending: Option<u64>,
+    /// The number of notifications that were sent.
+    sent: u64,
+    /// The notification being sent.
+    sending: Option<(u64, Arc<Notice>)>,
     ended: bool,
 }
 
@@ -112,11 +129,23 @@ impl Waiting {
     fn has_sent(&self, number: u64) -> bool {
         let first = self.exact.front().map(|(number, _)| *number);
         let coarse = (!self.nodes.is_empty()).then_some(self.nodes_since);
-        let left = [self.sending, first, coarse];
+        let sending = self.sending.as_ref().map(|(number, _)| *number);
+        let left = [sending, first, coarse];
         self.ended || left.into_iter().flatten().all(|left| left > number)
     }
 
-    pub(crate) fn take(&mut self) -> Option<Notice> {
+    /// Returns whether a notification of this name is queued. The one being sent does not count.
+    fn is_queued(&self, (dir, name): Name<'_>) -> bool {
+        self.exact.iter().any(|(_, notice)| notice.is_of(dir, name))
+    }
+
+    /// Returns whether a notification of this name is not yet delivered.
+    fn is_pending(&self, of: Name<'_>) -> bool {
+        let sending = self.sending.as_ref();
+        sending.is_some_and(|(_, notice)| notice.is_of(of.0, of.1)) || self.is_queued(of)
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Arc<Notice>> {
         let first = self.exact.front().map(|(number, _)| *number);
         if first.is_none_or(|first| first > self.nodes_since) {
             // Coarse notifications are due once all exact ones from before them are sent. They return to the front of
@@ -127,9 +156,10 @@ impl Waiting {
                     .push_front((self.nodes_since, Notice::Node { node, contents }));
             }
         }
-        let (number, notice) = self.exact.pop_front().unzip();
-        self.sending = number;
-        notice
+        self.sent += u64::from(self.sending.is_some());
+        let next = self.exact.pop_front();
+        self.sending = next.map(|(number, notice)| (number, Arc::new(notice)));
+        Some(Arc::clone(&self.sending.as_ref()?.1))
     }
 }
 
@@ -155,7 +185,7 @@ impl Lane {
     }
 
     /// Returns the next notification, or `None` at the end of the connection. The caller has sent the previous one.
-    fn next(&self) -> Option<Notice> {
+    fn next(&self) -> Option<Arc<Notice>> {
         let mut waiting = self.waiting.lock();
         loop {
             if waiting.ended {
@@ -171,17 +201,21 @@ impl Lane {
         }
     }
 
-    /// Waits until all earlier notifications are sent. Returns false on a timeout.
-    fn drain(&self, until: Option<Instant>) -> bool {
+    /// Waits until all earlier notifications are sent. Returns false if none is sent for so long.
+    fn drain(&self, patience: Option<Duration>) -> bool {
         let mut waiting = self.waiting.lock();
         let given = waiting.given;
         while !waiting.has_sent(given) {
-            match until {
-                None => self.sent.wait(&mut waiting),
-                Some(until) if clock::now() >= until => return false,
-                Some(until) => {
-                    self.sent.wait_until(&mut waiting, until);
+            let Some(patience) = patience else {
+                self.sent.wait(&mut waiting);
+                continue;
+            };
+            let (sent, until) = (waiting.sent, clock::now() + patience);
+            while waiting.sent == sent && !waiting.has_sent(given) {
+                if clock::now() >= until {
+                    return false;
                 }
+                self.sent.wait_until(&mut waiting, until);
             }
         }
         true
@@ -307,12 +341,34 @@ impl Notifier for Queue {
         self.names.waiting.lock().exact.len() < EXACT_MAX
     }
 
-    fn drain_nodes(&self, until: Option<Instant>) -> bool {
-        self.nodes.drain(until)
+    fn has_room_for_rename(&self, from: Name<'_>, to: Name<'_>) -> bool {
+        let waiting = self.names.waiting.lock();
+        // NOTIFY-3
+        waiting.exact.len() < EXACT_MAX || ![from, to].iter().any(|name| waiting.is_pending(*name))
     }
 
-    fn drain(&self, until: Option<Instant>) -> bool {
-        self.nodes.drain(until) && self.names.drain(until)
+    fn renamed(&self, from: Name<'_>, to: Name<'_>) {
+        let mut waiting = self.names.waiting.lock();
+        // NOTIFY-5
+        if ![from, to].iter().any(|name| waiting.is_pending(*name)) {
+            return;
+        }
+        for (dir, name) in [from, to] {
+            if !waiting.is_queued((dir, name)) {
+                let name = name.into();
+                waiting.put(Notice::Entry { dir, name });
+            }
+        }
+        drop(waiting);
+        self.names.changed.notify_one();
+    }
+
+    fn drain_nodes(&self, patience: Option<Duration>) -> bool {
+        self.nodes.drain(patience)
+    }
+
+    fn drain(&self, patience: Option<Duration>) -> bool {
+        self.nodes.drain(patience) && self.names.drain(patience)
     }
 }
 

@@ -26,7 +26,9 @@ fn whole(number: u64) -> Notice {
 }
 
 fn taken(waiting: &mut Waiting) -> Vec<Notice> {
-    std::iter::from_fn(|| waiting.take()).collect()
+    std::iter::from_fn(|| waiting.take())
+        .map(Arc::unwrap_or_clone)
+        .collect()
 }
 
 #[test]
@@ -77,6 +79,53 @@ fn there_is_room_for_names_until_so_many_wait() {
     assert!(queue.has_room_for_names());
 }
 
+const NAMES: [(NodeId, &[u8]); 2] = [(NodeId(1), b"old"), (NodeId(2), b"new")];
+
+// NOTIFY-5
+#[test]
+fn a_rename_of_a_name_that_is_being_told_tells_both_names() {
+    for told in NAMES {
+        let queue = Queue::default();
+        queue.entry_changed(told.0, told.1);
+        assert!(queue.names.next().is_some());
+        for _ in 0..2 {
+            queue.renamed(NAMES[0], NAMES[1]);
+            let waiting = queue.names.waiting.lock();
+            let queued: Vec<_> = waiting.exact.iter().map(|(_, notice)| notice).collect();
+            let both = NAMES.map(|(dir, name)| Notice::Entry {
+                dir,
+                name: name.into(),
+            });
+            assert_eq!(queued, [&both[0], &both[1]]);
+        }
+    }
+}
+
+#[test]
+fn a_rename_of_names_that_the_kernel_knows_tells_nothing() {
+    let queue = Queue::default();
+    queue.entry_changed(NodeId(1), b"new");
+    queue.node_changed(NodeId(1), None);
+    queue.renamed(NAMES[0], NAMES[1]);
+    assert_eq!(queue.names.waiting.lock().exact.len(), 1);
+    // Once it is delivered.
+    queue.entry_deleted(NodeId(1), b"old", NodeId(3));
+    assert_eq!(taken(&mut queue.names.waiting.lock()).len(), 2);
+    queue.renamed(NAMES[0], NAMES[1]);
+    assert!(queue.names.waiting.lock().exact.is_empty());
+}
+
+// NOTIFY-3
+#[test]
+fn a_full_queue_has_no_room_for_a_rename_that_would_be_told() {
+    let queue = Queue::default();
+    for _ in 0..EXACT_MAX {
+        queue.entry_changed(NodeId(1), b"name");
+    }
+    assert!(queue.has_room_for_rename(NAMES[0], NAMES[1]));
+    assert!(!queue.has_room_for_rename(NAMES[0], (NodeId(1), b"name")));
+}
+
 #[test]
 fn notices_before_a_moment_do_not_depend_on_later_ones() {
     let mut waiting = Waiting::default();
@@ -117,7 +166,7 @@ fn news_of_nodes_wait_for_no_news_of_names() {
     let source = Arc::clone(&queue);
     let nodes = std::thread::spawn(move || while source.nodes.next().is_some() {});
     assert!(queue.drain_nodes(None));
-    assert!(!queue.drain(Some(Instant::now() + Duration::from_millis(1))));
+    assert!(!queue.drain(Some(Duration::from_millis(1))));
     queue.names.end();
     assert!(queue.drain(None));
     queue.nodes.end();

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use super::{NodeId, PageDrop};
 
@@ -51,10 +51,18 @@ pub trait Notifier: Debug + Send + Sync {
     /// Returns whether the queue has room for more names. A thread that may wait for the kernel calls `drain` instead.
     fn has_room_for_names(&self) -> bool;
 
-    /// Waits until the kernel has received all earlier node notifications. Never waits for names. Returns false on a
-    /// timeout.
-    fn drain_nodes(&self, until: Option<Instant>) -> bool;
+    /// Returns false if `renamed` with these names would have to queue notifications, and the queue has no room.
+    fn has_room_for_rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8])) -> bool;
 
-    /// Waits until the kernel has received all earlier notifications. Returns false on a timeout.
-    fn drain(&self, until: Option<Instant>) -> bool;
+    /// Queues notifications for both names of a rename by the kernel, if one for either is not delivered: the kernel may
+    /// move an old entry. For the thread that serves the rename, after the change and before the answer.
+    fn renamed(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]));
+
+    /// Waits until the kernel has received all earlier node notifications. Never waits for names. Returns false if the
+    /// kernel receives none at all for `patience`.
+    fn drain_nodes(&self, patience: Option<Duration>) -> bool;
+
+    /// Waits until the kernel has received all earlier notifications. Returns false if it receives none at all for
+    /// `patience`.
+    fn drain(&self, patience: Option<Duration>) -> bool;
 }

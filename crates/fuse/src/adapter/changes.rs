@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use ubtrfs_device::clock;
 use ubtrfs_fuse_server::request::{NodeId, Notifier, PageDrop};
 
 use super::nodes::Listed;
@@ -17,10 +16,10 @@ use super::number::Numbering;
 use super::source::FileId;
 use super::span::Span;
 
-const DRAIN_AT_MOST: Duration = Duration::from_secs(1);
+const NODES_PATIENCE: Duration = Duration::from_secs(1);
 /// The delivery of a name needs the lock of its directory. Each user of the directory holds that lock for a whole
 /// request, so a busy machine delivers late. A caller that gets its answer earlier may see the old entry.
-const DRAIN_NAMES_AT_MOST: Duration = Duration::from_secs(5);
+const NAMES_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Reports changes below a mount to the kernel.
 #[derive(Clone, Debug)]
@@ -173,6 +172,27 @@ impl Changes {
             .is_none_or(|notifier| notifier.has_room_for_names())
     }
 
+    /// Returns false if `renamed` would have to queue notifications, and the queue has no room.
+    pub(super) fn has_room_for_rename(
+        &self,
+        (from, name): (FileId, &[u8]),
+        (to, new_name): (FileId, &[u8]),
+    ) -> bool {
+        self.notifier().is_none_or(|notifier| {
+            let (from, to) = (self.nodes.node(from), self.nodes.node(to));
+            notifier.has_room_for_rename((from, name), (to, new_name))
+        })
+    }
+
+    /// Queues notifications for both names of a rename by the kernel, if one for either is not delivered: the kernel may
+    /// move an old entry. For the thread that serves the rename, before its answer.
+    pub(super) fn renamed(&self, (from, name): (FileId, &[u8]), (to, new_name): (FileId, &[u8])) {
+        if let Some(notifier) = self.notifier() {
+            let (from, to) = (self.nodes.node(from), self.nodes.node(to));
+            notifier.renamed((from, name), (to, new_name));
+        }
+    }
+
     /// Waits until all notifications so far are delivered. Not for a thread that serves a request.
     pub fn wait(&self) {
         if let Some(notifier) = self.notifier() {
@@ -189,14 +209,14 @@ impl Changes {
     /// for the calling thread.
     pub fn drain(&self) {
         if let Some(notifier) = self.notifier() {
-            notifier.drain(Some(clock::now() + DRAIN_NAMES_AT_MOST));
+            notifier.drain(Some(NAMES_PATIENCE));
         }
     }
 
     /// Waits like `drain`, for notifications of attributes and contents only.
     pub(super) fn drain_nodes(&self) {
         if let Some(notifier) = self.notifier() {
-            notifier.drain_nodes(Some(clock::now() + DRAIN_AT_MOST));
+            notifier.drain_nodes(Some(NODES_PATIENCE));
         }
     }
 }

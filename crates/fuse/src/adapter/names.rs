@@ -207,6 +207,9 @@ impl<S: Source> Adapter<S> {
             _ => RenameMode::Replace,
         };
         let to = (to.id, new_name);
+        if !self.changes.has_room_for_rename((from.id, name), to) {
+            return Err(Errno::BUSY);
+        }
         let moved = if flags.whiteout {
             let whiteout = NewInode {
                 uid: context.uid,
@@ -218,6 +221,7 @@ impl<S: Source> Adapter<S> {
             volume.rename(from.id, name, to, mode)
         };
         moved.map_err(errno)?;
+        self.changes.renamed((from.id, name), to);
         self.sync_names(volume, from.id)?;
         self.sync_names(volume, to.0)
     }

@@ -1,7 +1,7 @@
 //! Page drops of files that are written to.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -94,11 +94,17 @@ impl Notifier for Obedient {
         true
     }
 
-    fn drain_nodes(&self, _: Option<Instant>) -> bool {
+    fn has_room_for_rename(&self, _: (NodeId, &[u8]), _: (NodeId, &[u8])) -> bool {
         true
     }
 
-    fn drain(&self, _: Option<Instant>) -> bool {
+    fn renamed(&self, _: (NodeId, &[u8]), _: (NodeId, &[u8])) {}
+
+    fn drain_nodes(&self, _: Option<Duration>) -> bool {
+        true
+    }
+
+    fn drain(&self, _: Option<Duration>) -> bool {
         true
     }
 }

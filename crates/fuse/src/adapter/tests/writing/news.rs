@@ -1,7 +1,7 @@
 //! A kernel that receives no notifications of names that change behind its back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::Duration;
 
 use super::*;
 
@@ -44,11 +44,17 @@ impl Notifier for Deaf {
         self.has_room.load(Ordering::Relaxed)
     }
 
-    fn drain_nodes(&self, _: Option<Instant>) -> bool {
+    fn has_room_for_rename(&self, _: (NodeId, &[u8]), _: (NodeId, &[u8])) -> bool {
+        self.has_room_for_names()
+    }
+
+    fn renamed(&self, _: (NodeId, &[u8]), _: (NodeId, &[u8])) {}
+
+    fn drain_nodes(&self, _: Option<Duration>) -> bool {
         false
     }
 
-    fn drain(&self, _: Option<Instant>) -> bool {
+    fn drain(&self, _: Option<Duration>) -> bool {
         false
     }
 }
@@ -136,11 +142,26 @@ impl Notifier for Listening {
         true
     }
 
-    fn drain_nodes(&self, _: Option<Instant>) -> bool {
+    fn has_room_for_rename(&self, _: (NodeId, &[u8]), _: (NodeId, &[u8])) -> bool {
         true
     }
 
-    fn drain(&self, _: Option<Instant>) -> bool {
+    fn renamed(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8])) {
+        assert_eq!(
+            (from, to),
+            (
+                (NodeId::ROOT, b"old".as_slice()),
+                (NodeId::ROOT, b"new".as_slice())
+            )
+        );
+        self.hear("renamed");
+    }
+
+    fn drain_nodes(&self, _: Option<Duration>) -> bool {
+        true
+    }
+
+    fn drain(&self, _: Option<Duration>) -> bool {
         self.hear("wait");
         true
     }
@@ -173,4 +194,40 @@ fn the_kernel_forgets_a_listing_once_nobody_lists_what_was_there_before() {
         answer.unwrap();
         assert_eq!(std::mem::take(&mut *kernel.heard.lock()), news);
     }
+}
+
+/// The kernel moves its own entry, and a notification for it may not be delivered yet.
+#[test]
+fn a_rename_is_told_to_the_queue_of_names_once_it_is_made() {
+    let mount = mount();
+    let kernel = Arc::new(Listening::default());
+    mount.start(Arc::clone(&kernel) as _);
+    let rename = || {
+        let flags = RenameFlags::default();
+        mount.rename(&ROOT, (NodeId::ROOT, b"old"), (NodeId::ROOT, b"new"), flags)
+    };
+    assert_eq!(rename(), Err(Errno::NOENT));
+    assert!(kernel.heard.lock().is_empty());
+    mount
+        .mkdir(&ROOT, NodeId::ROOT, b"old", &new(0o777))
+        .unwrap();
+    rename().unwrap();
+    assert_eq!(*kernel.heard.lock(), ["renamed"]);
+}
+
+#[test]
+fn no_rename_is_made_that_the_queue_of_names_has_no_room_for() {
+    let mount = mount();
+    let deaf = Arc::new(Deaf::default());
+    mount.start(Arc::clone(&deaf) as _);
+    mount
+        .mkdir(&ROOT, NodeId::ROOT, b"old", &new(0o777))
+        .unwrap();
+    let rename = || {
+        let flags = RenameFlags::default();
+        mount.rename(&ROOT, (NodeId::ROOT, b"old"), (NodeId::ROOT, b"new"), flags)
+    };
+    assert_eq!(rename(), Err(Errno::BUSY));
+    deaf.has_room.store(true, Ordering::Relaxed);
+    rename().unwrap();
 }
