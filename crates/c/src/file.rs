@@ -196,7 +196,7 @@ pub unsafe extern "C" fn ubtrfs_lseek(file: *const ubtrfs_file, offset: u64, whe
             libc::SEEK_HOLE => of.file.seek_hole(offset)?,
             _ => return Err(Failure::invalid("unknown whence")),
         };
-        let none = || Failure::new(libc::ENXIO, "there is none behind the offset");
+        let none = || Failure::new(libc::ENXIO, "no data follows the offset");
         let found = found.ok_or_else(none)?;
         Ok(usize::try_from(found).unwrap_or(usize::MAX))
     })

@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 #![allow(
     clippy::missing_safety_doc,
-    reason = "the head of the header says it once for all functions"
+    reason = "stated once for all functions, at the head of the header"
 )]
 #![allow(non_camel_case_types, reason = "names of C")]
 

@@ -131,18 +131,18 @@ faults! {
     106 { of_missing(*is_allowed) } "device-missing" DeviceMissing { uuid: Uuid, is_allowed: bool }
         => "the device (uuid {uuid}) is missing";
     107 Error "device-truncated" DeviceTruncated { len_bytes: u64, total_bytes: u64 }
-        => "the device has {len_bytes} bytes, its item says {total_bytes}";
+        => "the device has {len_bytes} bytes, its item {total_bytes}";
     /// The chunk tree is unreadable without it.
     108 Error "sys-chunk-missing" SysChunkMissing {}
         => "system chunk is not in the superblock's array";
     109 Error "sys-chunk-differs" SysChunkDiffers {}
         => "system chunk in the superblock's array is not as in the chunk tree";
     110 Error "num-devices" NumDevices { superblock: u64, found: u64 }
-        => "superblock says {superblock} devices, {found} device items are there";
+        => "superblock counts {superblock} devices, {found} device items exist";
     111 { of_total(*superblock, *found) } "total-bytes" TotalBytes { superblock: u64, found: u64 }
-        => "superblock says {superblock} bytes in all, the devices have {found}";
+        => "superblock has {superblock} bytes in total, the devices {found}";
     112 Error "bytes-used" BytesUsed { superblock: u64, found: u64 }
-        => "superblock says {superblock} bytes used, the extents have {found}";
+        => "superblock has {superblock} bytes used, the extents {found}";
     /// The device item in a device's own superblock differs from the chunk tree.
     113 { of_device_field(field) } "device-item-differs" DeviceItemDiffers { field: &'static str, superblock: u64, item: u64 }
         => "{field}: {superblock} in the device's superblock, {item} in the chunk tree";
@@ -177,7 +177,7 @@ faults! {
     210 Error "dev-extent-beyond-device" DevExtentBeyondDevice { physical: u64, length: u64, total_bytes: u64 }
         => "device extent at {physical} of {length} bytes passes the end of the device at {total_bytes}";
     211 Error "device-bytes-used" DeviceBytesUsed { item: u64, found: u64 }
-        => "device item says {item} bytes used, its extents have {found}";
+        => "device item has {item} bytes used, its extents {found}";
     212 Error "device-unknown" DeviceUnknown { chunk: u64 }
         => "no device item for a stripe or an extent of chunk {chunk}";
     213 Error "stripe-uuid" StripeUuid { chunk: u64, stripe: Uuid, device: Uuid }
@@ -237,13 +237,13 @@ faults! {
         => "extent item of {length} bytes of data that no file uses";
     /// `offset` is the file offset minus the offset within the extent.
     410 Error "data-ref-count" DataRefCount { root: u64, inode: u64, offset: u64, recorded: u64, found: u64 }
-        => "extent records {recorded} references of inode {inode} of tree {root} at {offset}, {found} are there";
+        => "extent records {recorded} references of inode {inode} of tree {root} at {offset}, {found} exist";
     411 Error "shared-data-ref-count" SharedDataRefCount { parent: u64, recorded: u64, found: u64 }
-        => "extent records {recorded} references of leaf {parent}, {found} are there";
+        => "extent records {recorded} references of leaf {parent}, {found} exist";
     412 Error "data-extent-length" DataExtentLength { item: u64, file: u64 }
-        => "extent item has {item} bytes, a file says {file}";
+        => "extent item has {item} bytes, a file's extent {file}";
     413 Error "extent-refs" ExtentRefs { recorded: u64, found: u64 }
-        => "extent item says {recorded} references, it lists {found}";
+        => "extent item counts {recorded} references, it lists {found}";
     414 Error "ref-without-extent" RefWithoutExtent {}
         => "reference to an extent that has no item";
     415 Error "extent-overlap" ExtentOverlap { before_end: u64 }
@@ -265,14 +265,14 @@ faults! {
         => "tree block crosses a boundary of 64 KiB";
 
     501 Error "block-group-used" BlockGroupUsed { used: u64, found: u64 }
-        => "block group says {used} bytes used, its extents have {found}";
+        => "block group has {used} bytes used, its extents {found}";
     /// Unallocated space that is not in the free-space tree.
     502 Error "free-space-missing" FreeSpaceMissing { start: u64, length: u64 }
         => "{length} free bytes at {start} are not in the free-space tree";
     503 Error "free-space-in-use" FreeSpaceInUse { start: u64, length: u64 }
         => "{length} bytes at {start} are free in the free-space tree and belong to an extent";
     504 Error "free-space-count" FreeSpaceCount { recorded: u64, found: u64 }
-        => "free-space info says {recorded} extents, {found} are there";
+        => "free-space info counts {recorded} extents, {found} exist";
     505 Error "free-space-info-missing" FreeSpaceInfoMissing {}
         => "block group has no free-space info";
     506 Error "free-space-unowned" FreeSpaceUnowned { length: u64 }
@@ -398,7 +398,7 @@ faults! {
 
     /// The kernel does not check this.
     901 Warning "log-block-owner" LogBlockOwner { owner: u64 }
-        => "block of a log says that it belongs to tree {owner}";
+        => "block of a log has tree {owner} as its owner";
     902 Warning "log-block-generation" LogBlockGeneration { generation: u64, wanted: u64 }
         => "block of a log has generation {generation}, the log has {wanted}";
     /// The replay skips the log.

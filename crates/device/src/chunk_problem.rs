@@ -8,7 +8,7 @@ use ubtrfs_format::ids::{DevId, Logical};
 pub enum ChunkProblem {
     #[error("stripe count {count} does not suit {}", profile.name())]
     StripeCount { profile: Profile, count: u16 },
-    #[error("says {count} stripes, {found} are there")]
+    #[error("has {count} stripes in its head, {found} follow")]
     StripesShort { count: u16, found: usize },
     #[error("sub-stripe count {0} is not 2")]
     SubStripes(u16),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Returns the current time, for measurements and timeouts.
 #[inline]
-#[expect(clippy::disallowed_methods, reason = "the one place that asks")]
+#[expect(clippy::disallowed_methods, reason = "the only place")]
 pub fn now() -> Instant {
     Instant::now()
 }

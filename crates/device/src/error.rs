@@ -87,7 +87,7 @@ pub enum DeviceError {
         change: SuperblockChange,
     },
     #[error(
-        "the volume is not written: its superblock says {total_bytes} bytes, its devices have {devices_bytes}; \
+        "the volume is not written: its superblock has {total_bytes} bytes, its devices {devices_bytes}; \
          'btrfs rescue fix-device-size' repairs it"
     )]
     TotalBytes {

@@ -221,7 +221,7 @@ pub(crate) fn loop_on(file: &Metadata, access: Access) -> Option<String> {
         if let (None, Some(device), Access::Write) = (found, &loops.unknown, access) {
             tracing::warn!(
                 device = %device.display(),
-                "cannot tell whether a loop device shows the image: /sys is not mounted, and the device cannot be asked"
+                "cannot tell whether a loop device shows the image: /sys is not mounted, and the device does not answer"
             );
         }
         return Some(found?.path.display().to_string());

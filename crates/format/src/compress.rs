@@ -97,9 +97,9 @@ pub enum CodecError {
     Zstd { code: usize },
     #[error("lzo extent of {len} bytes has no room for its header")]
     LzoHeader { len: usize },
-    #[error("lzo extent says that it takes {total} bytes of {len}")]
+    #[error("lzo extent has a length of {total} bytes in its head, and {len} in all")]
     LzoTotal { total: usize, len: usize },
-    #[error("lzo segment at byte {at} says {segment} bytes, {left} are left")]
+    #[error("lzo segment at byte {at} has a length of {segment} bytes, {left} are left")]
     LzoSegment {
         at: usize,
         segment: usize,

@@ -267,7 +267,7 @@ impl fmt::Debug for Csum {
 
 /// A mismatch between a block's contents and its stored checksum.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("csum {found}, header says {stored}")]
+#[error("csum {found}, header has {stored}")]
 pub struct CsumMismatch {
     pub stored: Csum,
     pub found: Csum,

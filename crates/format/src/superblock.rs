@@ -145,7 +145,7 @@ pub enum SuperblockError {
     CsumType(u16),
     #[error(transparent)]
     Csum(#[from] CsumMismatch),
-    #[error("copy says it lies at {found}, read from {wanted}")]
+    #[error("copy has offset {found}, read from {wanted}")]
     Bytenr { found: u64, wanted: u64 },
     #[error("sectorsize {0} is not a power of two from 4096 to 65536")]
     Sectorsize(u32),

@@ -73,7 +73,7 @@ pub enum Error {
     DataLost { file: FileId, reason: String },
     /// A group of operations is committed at its end, as a whole.
     #[error(
-        "a group of operations needs a commit before its end: it is too large, or asks for one"
+        "a group of operations needs a commit before its end: it is too large, or contains a sync"
     )]
     CommitInGroup,
     #[error("trees still change after {0} rounds of a commit")]
@@ -125,7 +125,7 @@ pub enum Error {
     NoXattr,
     #[error("attributes with this prefix are not supported")]
     XattrNamespace,
-    #[error("no space for the attribute beside others")]
+    #[error("no space for the attribute in addition to others")]
     XattrTooBig,
     #[error("too many levels of symbolic links")]
     TooManySymlinks,
@@ -301,7 +301,7 @@ pub enum CorruptItem {
     InodeNumber(InodeNr),
     #[error("inode {0} has no name")]
     NoName(InodeNr),
-    #[error("a name is not listed where its back reference says")]
+    #[error("the directory of a back reference lacks its name")]
     NotListed,
     #[error("directories or subvolumes form a loop")]
     Loop,
@@ -315,7 +315,7 @@ pub enum CorruptItem {
     LogIndexTaken(u64),
     #[error("a directory would have {0} names")]
     LogDirectoryNames(u32),
-    #[error("the extent at {0} lies in space that is in use or is not for data")]
+    #[error("the extent at {0} is in space that is in use or is not for data")]
     LogExtentInUse(Logical),
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 /// Returns the current time, for measurements and timeouts.
 #[inline]
-#[expect(clippy::disallowed_methods, reason = "the one place that asks")]
+#[expect(clippy::disallowed_methods, reason = "the only place")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

@@ -115,7 +115,7 @@ impl Device {
             return Ok(Received::Nothing);
         };
         if header.len as usize != len {
-            tracing::error!(len, ?header, "a request of another length than it says");
+            tracing::error!(len, ?header, "a request's length differs from its header");
             self.send_error(&header, Errno::IO);
             return Ok(Received::Nothing);
         }

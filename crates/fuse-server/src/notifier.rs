@@ -328,7 +328,7 @@ impl Notifier for Queue {
                 .notify(abi::NOTIFY_RETRIEVE, &[head.as_bytes()]);
             asked
                 .inspect_err(
-                    |error| tracing::debug!(node = node.0, %error, "the kernel tells nothing"),
+                    |error| tracing::debug!(node = node.0, %error, "the kernel does not answer"),
                 )
                 .is_ok()
         };

@@ -47,7 +47,7 @@ struct Totals {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the package has the library alone, which tells no time"
+    reason = "the package only has the library, which has no clock"
 )]
 fn now() -> Instant {
     Instant::now()

@@ -22,7 +22,10 @@ const BATCH: usize = 64;
 type Change = (&'static str, Vec<u8>, Option<Vec<u8>>);
 
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "they are those of Python")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the arguments of the Python function"
+)]
 pub(crate) fn send(
     tree: &Subvolume,
     py: Python<'_>,

@@ -56,9 +56,7 @@ impl Read for Stream {
             let data: &[u8] = data.extract()?;
             let (len, most) = (data.len(), buf.len());
             let place = buf.get_mut(..len).ok_or_else(|| {
-                PyOSError::new_err(format!(
-                    "read() returned {len} bytes, and {most} were asked for"
-                ))
+                PyOSError::new_err(format!("read() returned {len} bytes of at most {most}"))
             })?;
             place.copy_from_slice(data);
             Ok(len)

@@ -44,7 +44,7 @@ pub enum Error {
     #[error("no space left on device")]
     NoSpace,
     #[error(
-        "a group of operations needs a commit before its end: it is too large, or asks for one"
+        "a group of operations needs a commit before its end: it is too large, or contains a sync"
     )]
     CommitInGroup,
     #[error("trees still change after {0} rounds of a commit")]
@@ -102,9 +102,9 @@ pub enum CorruptItem {
     InodeNumber(InodeNr),
     #[error("block group has no FREE_SPACE_INFO")]
     NoFreeSpaceInfo,
-    #[error("{found} free ranges, FREE_SPACE_INFO says {said}")]
+    #[error("{found} free ranges, FREE_SPACE_INFO has {said}")]
     FreeSpaceCount { said: u64, found: u64 },
-    #[error("free space is stored in another form than FREE_SPACE_INFO says")]
+    #[error("free space is not stored in the form of FREE_SPACE_INFO")]
     FreeSpaceForm,
     #[error("free space is not whole sectors of its block group")]
     FreeSpaceRange,

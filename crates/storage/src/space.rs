@@ -158,7 +158,7 @@ impl Space {
             let info = &infos[BlockGroupType::of(flags) as usize];
             let group = BlockGroup::new(new, Some(Transid(0)), sectorsize, Arc::clone(info));
             if chunk.is_none() {
-                tracing::error!(group = %start, len, "a block group is not that of a chunk");
+                tracing::error!(group = %start, len, "a block group without a chunk");
                 group.set_read_only();
             }
             group

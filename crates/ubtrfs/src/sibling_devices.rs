@@ -34,5 +34,5 @@ pub fn sibling_devices<P: AsRef<Path>>(named: &[P], access: Access) -> Result<Ve
     let named: Vec<PathBuf> = named.iter().map(|path| path.as_ref().to_owned()).collect();
     let shown = named.first().map_or(Path::new(""), PathBuf::as_path);
     let found = siblings(&named, access).map_err(Cause::from);
-    found.naming("find the devices beside", shown)
+    found.naming("find further devices of", shown)
 }

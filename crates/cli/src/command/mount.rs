@@ -325,7 +325,7 @@ fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
         Holder::Loop(device) => mount::mountpoint_of(Path::new(device)).map(|mountpoint| {
             let mountpoint = mountpoint.display();
             anyhow::anyhow!(
-                "{shown} still mounted on {mountpoint}, and not served any more: unmount it"
+                "{shown} still mounted on {mountpoint}, but no longer served: unmount it"
             )
         }),
         _ => None,

@@ -115,7 +115,7 @@ fn say(entry: &TableEntry, left: Unmounted, server: Option<&Server>, console: &m
             )),
         },
         Unmounted::NotDurable => console.error(format_args!(
-            "{place}: unmounted, but not all that was written is durable; the log of the mount says why (the option log= names a place)"
+            "{place}: unmounted, but some written data may be lost; the reason is in the log of the mount (see the option log=)"
         )),
         Unmounted::Stalled => {
             let named = server.map_or("the process".into(), |server| {

@@ -38,7 +38,7 @@ fn a_walk_that_begins_in_a_loop_of_directories_ends() {
     assert!(craft::replace_in_keys(image, &parent(256), &parent(258)).unwrap() > 0);
     let out = tempfile::tempdir().unwrap();
     let a = location(image, "a");
-    let refusal = "stands in more than one place";
+    let refusal = "has more than one name";
     for words in [
         &["ls", "-R"][..],
         &["ls", "-R", "--json"],

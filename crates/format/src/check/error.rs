@@ -16,7 +16,7 @@ pub enum CorruptBlock {
     #[error(transparent)]
     Csum(#[from] CsumMismatch),
     /// The block belongs to another address: a misdirected write or a wrong chunk map.
-    #[error("header says it lies at {found}, read from {wanted}")]
+    #[error("header has address {found}, read from {wanted}")]
     Bytenr { wanted: Logical, found: Logical },
     /// The block belongs to another volume.
     #[error("header has fsid {found}, volume has {wanted}")]
@@ -55,7 +55,7 @@ pub enum CorruptBlock {
     /// Items are packed from the end of the block without gaps.
     #[error("item in slot {slot} ends at {found}, the item before it begins at {wanted}")]
     ItemEnd { slot: u32, wanted: u32, found: u64 },
-    #[error("item in slot {slot} at {offset} lies over the item heads that end at {heads_end}")]
+    #[error("item in slot {slot} at {offset} overlaps the item heads, which end at {heads_end}")]
     ItemOverHeads {
         slot: u32,
         offset: u32,

@@ -30,7 +30,7 @@ impl From<FileTime> for Timespec {
 }
 
 impl FileTime {
-    #[expect(clippy::disallowed_methods, reason = "the one place that asks")]
+    #[expect(clippy::disallowed_methods, reason = "the only place")]
     pub fn now() -> FileTime {
         SystemTime::now().into()
     }

@@ -381,6 +381,6 @@ impl<'a> Locked<'a> {
     pub(crate) fn state(&mut self, id: FileId) -> &mut InodeState {
         let mut guards = self.guards.iter_mut().flatten();
         let found = guards.find(|(locked, _)| *locked == id);
-        &mut found.expect("only inodes that were locked are asked for").1
+        &mut found.expect("only locked inodes are looked up").1
     }
 }

@@ -169,7 +169,7 @@ impl Queue {
                 return if service.device.ends_within(ENDING_AT_MOST) {
                     Ok(())
                 } else {
-                    Err(io::Error::other("the kernel uses the queue no more"))
+                    Err(io::Error::other("the kernel no longer uses the queue"))
                 };
             }
             self.ring.wait(&mut completions)?;

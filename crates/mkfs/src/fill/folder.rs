@@ -144,7 +144,7 @@ impl Source for Folder {
                 return Ok(Some(event));
             }
             if let Some(run) = &self.run {
-                let batch = run.recv().expect("a reader says how a run ends")?;
+                let batch = run.recv().expect("a reader reports the end of a run")?;
                 self.ready = batch.events.into();
                 if batch.is_last {
                     self.run = None;
@@ -154,7 +154,7 @@ impl Source for Folder {
             let Some(steps) = &self.steps else {
                 return Ok(None);
             };
-            match steps.recv().expect("a lister says how it ends") {
+            match steps.recv().expect("a lister reports its end") {
                 WalkStep::Event(event) => return Ok(Some(event)),
                 WalkStep::Files(run) => self.run = Some(run),
                 WalkStep::Failed(error) => return Err(error),

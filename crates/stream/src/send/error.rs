@@ -81,7 +81,7 @@ pub enum CorruptFile {
     TooManyNames,
     #[error("holds others, and is no directory")]
     NotDirectory,
-    #[error("is its own ancestor, or lies too deep")]
+    #[error("is its own ancestor, or too deep")]
     Loop,
     #[error("has a path that is too long")]
     PathTooLong,
@@ -89,7 +89,7 @@ pub enum CorruptFile {
     Mode,
     #[error("has extents beyond the file offsets")]
     ExtentRange,
-    #[error("is shorter than its item says")]
+    #[error("is shorter than the length in its item")]
     ShortRead,
 }
 

@@ -79,7 +79,7 @@ pub(crate) enum Cause {
     #[error("subvolume {0} does not exist")]
     NoSubvolume(u64),
     /// A directory with several parents, in a damaged volume.
-    #[error("directory stands in more than one place")]
+    #[error("directory has more than one name")]
     Elsewhere,
     /// Files of two volumes, where both must belong to one.
     #[error("they are of different volumes")]

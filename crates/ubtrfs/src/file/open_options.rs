@@ -25,7 +25,7 @@ const NEW_FILE_MODE: u32 = 0o644;
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "as those of std")]
+#[expect(clippy::struct_excessive_bools, reason = "as in std")]
 pub struct OpenOptions {
     pub(crate) read: bool,
     pub(crate) write: bool,

@@ -56,7 +56,7 @@ pub(crate) enum UnpackError {
     Limit(#[from] LimitError),
     #[error("refused: its path leads out of the directory")]
     Outside,
-    #[error("its path is that of the directory itself")]
+    #[error("its path is the directory itself")]
     Root,
     #[error("it is another name of '{0}', which does not exist")]
     NoTarget(String),

@@ -165,7 +165,7 @@ pub(crate) struct Gate {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
     /// The entry is not the one that the directory records as its own (ENTRIES-1).
-    #[error("directory stands in more than one place")]
+    #[error("directory has more than one name")]
     Elsewhere,
     #[error(transparent)]
     Engine(#[from] Error),

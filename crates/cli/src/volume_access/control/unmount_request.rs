@@ -78,7 +78,7 @@ impl UnmountRequest {
         match receiver.recv_timeout(ANSWERS_WITHIN) {
             Ok(Ok(request)) => UnmountAnswer::Agrees(request),
             Ok(Err(error)) => {
-                tracing::debug!(error = format!("{error:#}"), "the server is not asked");
+                tracing::debug!(error = format!("{error:#}"), "cannot ask the server");
                 UnmountAnswer::None
             }
             Err(_) => UnmountAnswer::Hangs,

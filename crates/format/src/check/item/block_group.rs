@@ -10,7 +10,7 @@ use crate::item::BlockGroupItem;
 pub enum CorruptBlockGroup {
     #[error("length is 0")]
     NoLength,
-    #[error("chunk objectid {0} is not that of chunks")]
+    #[error("chunk objectid is {0}, not FIRST_CHUNK_TREE")]
     ChunkObjectid(u64),
     #[error("{used} of {length} bytes used")]
     Used { used: u64, length: u64 },

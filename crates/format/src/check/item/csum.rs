@@ -5,7 +5,7 @@ use crate::check::{BlockContext, CorruptItem};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptCsumItem {
-    #[error("objectid {0} is not that of sums")]
+    #[error("objectid is {0}, not EXTENT_CSUM")]
     Objectid(u64),
     #[error("sums for {0}, which is not aligned to the sector")]
     Alignment(u64),

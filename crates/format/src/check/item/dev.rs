@@ -8,7 +8,7 @@ use zerocopy::FromBytes;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptDev {
-    #[error("objectid {0} is not that of devices")]
+    #[error("objectid is {0}, not DEV_ITEMS")]
     Objectid(u64),
     #[error("item is of device {found}, key of {wanted}")]
     Devid { wanted: u64, found: u64 },
@@ -16,7 +16,7 @@ pub enum CorruptDev {
     BytesUsed { used: u64, total: u64 },
     #[error("extent's chunk tree {0} is not the chunk tree")]
     ChunkTree(u64),
-    #[error("extent's chunk objectid {0} is not that of chunks")]
+    #[error("extent's chunk objectid is {0}, not FIRST_CHUNK_TREE")]
     ChunkObjectid(u64),
     #[error("extent at {0} is not aligned to the sector")]
     Physical(u64),

@@ -34,7 +34,7 @@ pub enum CorruptDirItem {
     #[error("entry with {0} bytes of data")]
     EntryData(u16),
     /// The key's offset must be the hash of the name.
-    #[error("name hashes to {found:#x}, key says {wanted:#x}")]
+    #[error("name hashes to {found:#x}, key has {wanted:#x}")]
     Hash { wanted: u64, found: u64 },
 }
 

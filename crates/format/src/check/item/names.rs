@@ -15,7 +15,7 @@ pub enum CorruptName {
     #[error("name of {len} bytes, at most {max}")]
     TooLong { len: u32, max: u32 },
     /// The key's offset must be the hash of the parent and the name.
-    #[error("name hashes to {found:#x}, key says {wanted:#x}")]
+    #[error("name hashes to {found:#x}, key has {wanted:#x}")]
     Hash { wanted: u64, found: u64 },
 }
 

@@ -210,7 +210,7 @@ const WITHOUT_EFFECT: &[Word] = &[
     MountWord::without_effect("defaults", None).remount(WordRemount::Repeated),
     MountWord::without_effect("iversion", None),
     MountWord::without_effect("loud", None),
-    MountWord::without_effect("mand", Some("Linux has no mandatory locks any more")),
+    MountWord::without_effect("mand", Some("Linux no longer has mandatory locks")),
     MountWord::without_effect("noauto", None),
     MountWord::without_effect("nofail", None),
     MountWord::without_effect("nogroup", None),

@@ -165,7 +165,7 @@ impl Names {
     }
 
     fn find(&self, parent: NodeId, name: &[u8]) -> Result<Option<(NodeId, Node)>> {
-        let table = self.by_name.as_ref().expect("asked while members are met");
+        let table = self.by_name.as_ref().expect("used while members are read");
         let mut found = None;
         let id = table.find(Self::hash(parent, name), |id| -> io::Result<bool> {
             let node = self.node(id)?;
@@ -186,7 +186,7 @@ impl Names {
         }
         let at = self.bytes.push_row(name)?;
         let node = self.made_dir(parent, (at, name.len() as u16), InodeFlags::empty());
-        let table = self.by_name.as_mut().expect("added while members are met");
+        let table = self.by_name.as_mut().expect("added while members are read");
         table.insert(Self::hash(parent, name), id)?;
         self.nodes.push(node)?;
         Ok(id)

@@ -137,7 +137,7 @@ impl Links {
         let Some(linked) = self.held.get_mut(&(tree, id)) else {
             // LINKS-1: the file was moved to the sorter, so its names must follow.
             let put_out = self.put_out.as_mut();
-            let put_out = put_out.expect("a file that was met is held or put out");
+            let put_out = put_out.expect("a visited file is held or written");
             put_out.name(tree, ino, &name)?;
             return Ok(None);
         };
