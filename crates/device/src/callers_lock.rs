@@ -8,7 +8,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::lock_table::{has_open, is_inherited, is_of, parse_lock};
+use crate::lock_table::{FileLock, has_open, is_inherited, is_of, parse_lock};
 
 /// Maximum number of ancestors to check.
 const MAX_ANCESTORS: usize = 64;
@@ -17,23 +17,26 @@ const MAX_ANCESTORS: usize = 64;
 pub(crate) fn are_all(file: &Metadata) -> bool {
     let table = fs::read_to_string("/proc/locks").unwrap_or_default();
     let holders = table.lines().filter_map(parse_lock);
-    let holders = holders.filter(|(pid, ino)| *ino == file.ino() && has_open(*pid, file));
-    let holders: Vec<u32> = holders.map(|(pid, _)| pid).collect();
-    if holders.is_empty() {
-        return false;
-    }
+    let holders = holders.filter(|lock| lock.ino == file.ino() && has_open(lock.pid, file));
+    let holders: Vec<u32> = holders.map(|lock| lock.pid).collect();
     let ancestors = ancestors();
     let is_ancestor = |holder: &u32| ancestors.contains(holder);
-    if holders.iter().all(is_ancestor) {
+    if !holders.is_empty() && holders.iter().all(is_ancestor) {
         return true;
     }
     // A lock is listed with the process that took it, which may have exited: `exec 9<DEVICE; flock 9; mkfs DEVICE`.
-    let mut known: Vec<u32> = holders_by_descriptors("self", file, true);
+    let mut known = locks_by_descriptors("self", file, true);
     for pid in &ancestors {
-        known.extend(holders_by_descriptors(&pid.to_string(), file, false));
+        known.extend(locks_by_descriptors(&pid.to_string(), file, false));
     }
-    let is_known = |holder: &u32| is_ancestor(holder) || known.contains(holder);
-    holders.iter().all(is_known)
+    // In a PID namespace other than the first, such a lock is not listed at all, and neither is a lock of a process
+    // outside. An exclusive lock excludes all others.
+    if known.iter().any(|lock| lock.is_exclusive) {
+        return true;
+    }
+    let is_known =
+        |holder: &u32| is_ancestor(holder) || known.iter().any(|lock| lock.pid == *holder);
+    !holders.is_empty() && holders.iter().all(is_known)
 }
 
 /// Returns the ancestors of this process.
@@ -55,13 +58,13 @@ fn parent_of(pid: u32) -> Option<u32> {
     line.trim().parse().ok()
 }
 
-/// Returns the pids listed as lock holders for a process's descriptors of the file.
-fn holders_by_descriptors(pid: &str, file: &Metadata, only_inherited: bool) -> Vec<u32> {
+/// Returns the flocks of a process's descriptors of the file.
+fn locks_by_descriptors(pid: &str, file: &Metadata, only_inherited: bool) -> Vec<FileLock> {
     let folder = Path::new("/proc").join(pid);
     let Ok(descriptors) = fs::read_dir(folder.join("fd")) else {
         return Vec::new();
     };
-    let mut holders = Vec::new();
+    let mut found = Vec::new();
     for descriptor in descriptors.flatten() {
         if !is_of(&descriptor.path(), file) {
             continue;
@@ -73,11 +76,7 @@ fn holders_by_descriptors(pid: &str, file: &Metadata, only_inherited: bool) -> V
         }
         let locks = info.lines().filter_map(|line| line.strip_prefix("lock:"));
         let locks = locks.filter_map(parse_lock);
-        holders.extend(
-            locks
-                .filter(|(_, ino)| *ino == file.ino())
-                .map(|(pid, _)| pid),
-        );
+        found.extend(locks.filter(|lock| lock.ino == file.ino()));
     }
-    holders
+    found
 }

@@ -192,26 +192,37 @@ fn holds_lock(file: &Metadata) -> bool {
 /// /proc/locks.
 fn is_flock_of(line: &str, ino: u64) -> bool {
     let lock = line.strip_prefix("lock:").and_then(parse_lock);
-    lock.is_some_and(|(_, locked)| locked == ino)
+    lock.is_some_and(|lock| lock.ino == ino)
 }
 
 fn other_holder_of(file: &Metadata) -> Option<u32> {
     let table = fs::read_to_string("/proc/locks").ok()?;
     let holders = table.lines().filter_map(parse_lock);
-    let of_inode = holders.filter(|(_, ino)| *ino == file.ino());
+    let of_inode = holders.filter(|lock| lock.ino == file.ino());
     of_inode
-        .map(|(pid, _)| pid)
+        .map(|lock| lock.pid)
         .find(|&pid| pid != std::process::id() && has_open(pid, file))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock_table::FileLock;
 
     #[test]
     fn locks_of_files_are_read_from_the_table() {
         let line = "1: FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF";
-        assert_eq!(parse_lock(line), Some((5494, 5719352)));
+        let lock = FileLock {
+            pid: 5494,
+            ino: 5719352,
+            is_exclusive: true,
+        };
+        assert_eq!(parse_lock(line), Some(lock));
+        let shared = FileLock {
+            is_exclusive: false,
+            ..lock
+        };
+        assert_eq!(parse_lock(&line.replace("WRITE", "READ")), Some(shared));
         let waiting = "1: -> FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF";
         assert_eq!(parse_lock(waiting), None);
         assert_eq!(parse_lock("2: POSIX  ADVISORY  WRITE 1 0:19:3 0 EOF"), None);

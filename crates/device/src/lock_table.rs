@@ -7,15 +7,28 @@ use std::path::Path;
 /// `O_CLOEXEC` of Linux, which inherited descriptors do not have.
 const CLOEXEC: u32 = 0o2_000_000;
 
-/// Parses the pid and inode of a line such as `1: FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF`.
-pub(crate) fn parse_lock(line: &str) -> Option<(u32, u64)> {
+/// A flock, from a line such as `1: FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileLock {
+    /// The process that took it, or 0 if that is not visible in this PID namespace.
+    pub(crate) pid: u32,
+    pub(crate) ino: u64,
+    pub(crate) is_exclusive: bool,
+}
+
+pub(crate) fn parse_lock(line: &str) -> Option<FileLock> {
     let mut fields = line.split_whitespace().skip(1);
     if fields.next()? != "FLOCK" {
         return None;
     }
-    let pid = fields.nth(2)?.parse().ok()?;
-    let inode = fields.next()?.rsplit(':').next()?;
-    Some((pid, inode.parse().ok()?))
+    let is_exclusive = fields.nth(1)? == "WRITE";
+    let pid = fields.next()?.parse().ok()?;
+    let ino = fields.next()?.rsplit(':').next()?.parse().ok()?;
+    Some(FileLock {
+        pid,
+        ino,
+        is_exclusive,
+    })
 }
 
 /// Returns whether a process has the file open, because inode numbers are not unique across file systems. Returns

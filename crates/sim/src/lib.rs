@@ -42,8 +42,8 @@ pub use progress::Progress;
 pub use raw_ioctl::{ioctl_bytes, raw_ioctl};
 pub use rights::{is_root, with_roots_rights};
 pub use rng::{Rng, seed};
-pub use scratch::Scratch;
-pub use skip::{has_fuse_or_skip, is_root_or_skip, skip, skip_optional};
+pub use scratch::{Scratch, share_program};
+pub use skip::{has_fuse_or_skip, is_in_first_pid_namespace, is_root_or_skip, skip, skip_optional};
 pub use sparse_files::{fingerprint, read_data, read_sparse};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -57,6 +58,23 @@ impl Drop for Scratch {
             eprintln!("{}: not removed: {error}", self.path.display());
         }
     }
+}
+
+/// Copies a program to a folder and opens both to other users, because the folder of the build may be private.
+pub fn share_program(program: &str, folder: &Path) -> Result<PathBuf> {
+    let path = folder.join(Path::new(program).file_name().unwrap_or_default());
+    // Not by this process: children of other threads would inherit the open copy, and nobody could execute it (ETXTBSY).
+    run(
+        "install",
+        [
+            "-m".as_ref(),
+            "0755".as_ref(),
+            program.as_ref(),
+            path.as_os_str(),
+        ],
+    )?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).at("share", folder)?;
+    Ok(path)
 }
 
 fn base() -> PathBuf {

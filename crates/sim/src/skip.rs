@@ -52,6 +52,12 @@ pub fn is_root_or_skip() -> bool {
     is_root
 }
 
+/// Returns whether the PID namespace is the kernel's first one, which shows all processes.
+pub fn is_in_first_pid_namespace() -> bool {
+    const FIRST: &str = "pid:[4026531836]";
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link == Path::new(FIRST))
+}
+
 /// Returns whether `/dev/fuse` exists, and skips the test otherwise.
 #[track_caller]
 pub fn has_fuse_or_skip() -> bool {

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ubtrfs_sim::{is_in_first_pid_namespace, is_root_or_skip, skip_optional};
+
 use crate::mounted::Mounted;
 use crate::process::{empty_volume, fail, location, ubtrfs};
 
@@ -93,6 +95,8 @@ fn in_shell(script: &str, image: &Path) -> std::process::Output {
         .unwrap()
 }
 
+const SHARED: &str = "exec 9<$2; flock -s 9; $1 mkdir $2:/shared";
+
 #[test]
 fn lock_of_the_caller_is_no_obstacle() {
     let (_scratch, image) = empty_volume();
@@ -103,9 +107,14 @@ fn lock_of_the_caller_is_no_obstacle() {
         "flock -F $2 $1 mkfs -q -f $2",
         "exec 9<$2; flock 9; $1 mkfs -q -f $2",
         "exec 9<$2; flock 9; $1 mkfs -q -f $2 9<&-",
-        "exec 9<$2; flock -s 9; $1 mkdir $2:/shared",
+        SHARED,
         "flock $2 $1 ls $2",
     ] {
+        // Shared locks of other processes may be invisible there.
+        if script == SHARED && !is_in_first_pid_namespace() {
+            skip_optional("shared lock of an ended process: not in the first PID namespace");
+            continue;
+        }
         let output = in_shell(script, &image);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(
@@ -118,6 +127,36 @@ fn lock_of_the_caller_is_no_obstacle() {
     let output = in_shell("$1 --wait=0 mkdir $2:/d", &image);
     assert!(String::from_utf8_lossy(&output.stderr).contains("is in use"));
     holder.end();
+}
+
+/// In a container, /proc/locks lists no locks of ended processes, and none of processes outside.
+#[test]
+fn lock_of_the_caller_is_found_in_a_pid_namespace() {
+    if !is_root_or_skip() {
+        return;
+    }
+    let (_scratch, image) = empty_volume();
+    let in_container = |script: &str| {
+        let script = format!("exec unshare --pid --fork --mount-proc sh -c '{script}' sh $1 $2");
+        in_shell(&script, &image)
+    };
+    for script in [
+        "exec 9<$2; flock 9; $1 mkfs -q -f $2; exit $?",
+        "exec 9<$2; flock 9; $1 mkdir $2:/d; exit $?",
+    ] {
+        let output = in_container(script);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && said.is_empty(),
+            "{script}: {said}"
+        );
+    }
+    let holder = Holder::of(&image);
+    let output = in_container("$1 --wait=0 mkdir $2:/e; exit $?");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is in use"));
+    holder.end();
+    let listed = ubtrfs().arg("ls").arg(&image).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "d\n");
 }
 
 #[test]
