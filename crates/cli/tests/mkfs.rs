@@ -127,11 +127,13 @@ fn warnings_go_to_standard_error() {
 #[test]
 fn root_directory_belongs_to_the_user_that_makes_the_volume() {
     let place = Place::new();
+    let program =
+        ubtrfs_sim::share_program(env!("CARGO_BIN_EXE_ubtrfs"), place.dir.path()).unwrap();
     let open = fs::Permissions::from_mode(0o777);
     fs::set_permissions(place.dir.path(), open).unwrap();
     let make = |words: &str, user: Option<u32>| {
         let _ = fs::remove_file(place.path("v.img"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ubtrfs"));
+        let mut command = Command::new(&program);
         command.args(["mkfs", "-q", "-b", "128M"]);
         command.args(words.split_whitespace()).arg("v.img");
         if let Some(id) = user {

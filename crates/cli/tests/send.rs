@@ -205,10 +205,7 @@ fn a_user_without_threads_sends_the_same() {
     let scratch = Scratch::new().unwrap();
     let open_to_all =
         |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
-    open_to_all(scratch.path());
-    let program = scratch.path().join("ubtrfs");
-    fs::copy(env!("CARGO_BIN_EXE_ubtrfs"), &program).unwrap();
-    open_to_all(&program);
+    let program = ubtrfs_sim::share_program(env!("CARGO_BIN_EXE_ubtrfs"), scratch.path()).unwrap();
     let mut version = Command::new(&program);
     version.arg("--version").uid(LONELY_USER).gid(LONELY_USER);
     if !version.output().is_ok_and(|said| said.status.success()) {

@@ -72,9 +72,7 @@ impl Program {
         let is_open =
             fs::metadata("/dev/fuse").is_ok_and(|device| device.permissions().mode() & 0o6 == 0o6);
         let scratch = Scratch::new().unwrap();
-        let path = scratch.path().join("ubtrfs");
-        fs::copy(env!("CARGO_BIN_EXE_ubtrfs"), &path).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        let path = ubtrfs_sim::share_program(env!("CARGO_BIN_EXE_ubtrfs"), scratch.path()).unwrap();
         let program = Program { path, scratch };
         let mut version = program.of(USER);
         let runs = version

@@ -191,9 +191,9 @@ fn a_signal_clears_the_progress_and_ends_the_command() {
         "sleep 600 | exec {ubtrfs} import - {}",
         location(&image, "").display()
     );
-    // script(1) gives the command a terminal, and its foreground.
-    let child = Command::new("script")
-        .args(["-qefc", &command, "/dev/null"])
+    // script(1) gives the command a terminal, and its foreground. A caller in the background may ignore SIGINT.
+    let child = Command::new("env")
+        .args(["--default-signal", "script", "-qefc", &command, "/dev/null"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();

@@ -82,9 +82,10 @@ impl Programs {
         let mut dirs: Vec<_> = found.map(|entry| entry.path().join("bin")).collect();
         dirs.sort();
         let has_all = |dir: &PathBuf| NEEDED.iter().all(|name| dir.join(name).is_file());
-        let dir = dirs.into_iter().rev().find(has_all).ok_or_else(|| {
-            format!("no PostgreSQL below {VERSIONS}; scripts/setup --bench installs it")
-        })?;
+        let dir =
+            dirs.into_iter().rev().find(has_all).ok_or_else(|| {
+                format!("no PostgreSQL below {VERSIONS}; scripts/setup installs it")
+            })?;
         let me = fs::metadata("/proc/self").map_err(|error| error.to_string())?;
         let (uid, gid) = if geteuid().is_root() {
             let users = fs::read_to_string("/etc/passwd").unwrap_or_default();

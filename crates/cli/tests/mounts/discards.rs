@@ -222,13 +222,15 @@ fn discards_are_for_root_and_the_owner_of_the_mount_to_ask_for() {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(dir, open).unwrap();
     }
+    let program = ubtrfs_sim::share_program(env!("CARGO_BIN_EXE_ubtrfs"), place.scratch.path());
+    let program = program.unwrap();
     let mut trim = Command::new("fstrim");
     let refused = trim.arg(&place.mountpoint).uid(NOBODY).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("Operation not permitted"), "{said}");
     let before = figures(&place);
     for words in [&["trim"][..], &["discard", "--iops", "1"]] {
-        let mut command = ubtrfs();
+        let mut command = Command::new(&program);
         command.arg("filesystem").args(words).arg(&place.mountpoint);
         let refused = command.uid(NOBODY).output().unwrap();
         assert!(!refused.status.success(), "{words:?}");

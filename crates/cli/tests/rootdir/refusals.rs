@@ -5,11 +5,11 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{self, LoopDevice};
+use ubtrfs_sim::{Scratch, share_program};
 
 use crate::judges::assert_sound;
 use crate::process::{assert_success, mkfs, refusal};
@@ -158,10 +158,15 @@ fn file_that_cannot_be_read_is_named() {
     let locked = source.join("sub/locked");
     fs::write(&locked, "").unwrap();
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
+    let program = share_program(env!("CARGO_BIN_EXE_ubtrfs"), scratch.path()).unwrap();
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let image = scratch.path().join("v.img");
-    let mut command = mkfs();
-    command.uid(65534).gid(65534).env("TMPDIR", scratch.path());
+    let mut command = Command::new(program);
+    command
+        .arg("mkfs")
+        .uid(65534)
+        .gid(65534)
+        .env("TMPDIR", scratch.path());
     command.arg("--rootdir").arg(&source).arg(&image);
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -57,6 +57,10 @@ fn note_both(stage: &mut Stage, mapped: i32, name: &str) {
 }
 
 pub(crate) fn mapped_users(stage: &mut Stage) {
+    if !ubtrfs_sim::is_in_first_pid_namespace() {
+        ubtrfs_sim::skip_optional("idmapped mounts: not in the first PID namespace");
+        return;
+    }
     let users = Mapped::new();
     let mount = calls::idmapped(stage.dir(), users.users().as_raw_fd());
     stage.note("mount with mapped users", mount.as_ref().map(|_| ()));
