@@ -6,6 +6,8 @@
 //! Images (`crafted_images`). `images` has a few such volumes for machines without root or btrfs in the kernel.
 //! `craft` makes volumes that no kernel would create, and `damage` breaks volumes in ways that they must survive.
 //!
+//! Disks (`layered_disks`). `MdArray` and `LvmGroup` write the disks of a NAS box, without md and LVM in the kernel.
+//!
 //! Writing (`model_oracle`). `script` applies random operations to a file system and to the `model` in parallel, and
 //! compares the results. The operations are defined in `vocabulary`. The model is verified against the kernel in the
 //! same way.
@@ -18,6 +20,7 @@ mod crafted_images;
 mod devices;
 mod error;
 mod kernel_oracle;
+mod layered_disks;
 mod model_oracle;
 mod program;
 mod progress;
@@ -37,6 +40,7 @@ pub use devices::{
 };
 pub use error::Error;
 pub use kernel_oracle::{fill, kernel, manifest, matrix};
+pub use layered_disks::{LvmGroup, LvmSegment, LvmVolume, MdArray, MdMetadata, seal_md};
 pub use model_oracle::{model, oracle, script};
 pub use progress::Progress;
 pub use raw_ioctl::{ioctl_bytes, raw_ioctl};

@@ -198,7 +198,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             // The type `Result`.
             "lib",
-            "error progress raw_ioctl rights rng zeros",
+            "error layered_disks progress raw_ioctl rights rng zeros",
             "devices sparse_files program",
             "scratch skip",
             "kernel_oracle",
