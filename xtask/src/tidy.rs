@@ -34,6 +34,7 @@ const MAX_LINES: usize = 800;
 const LAYERS: &[(&str, &[&str])] = &[
     ("format", &[]),
     ("device", &["format"]),
+    ("assemble", &["format", "device"]),
     ("spill", &[]),
     ("tree", &["format", "device"]),
     ("storage", &["format", "device", "tree"]),

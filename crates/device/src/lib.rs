@@ -64,7 +64,7 @@ pub use loop_device::{LoopDevice, backing_file, forget_pages};
 pub use memory::MemDevice;
 pub use memory_limit::{memory_limit, memory_limit_of_groups, memory_of_machine};
 pub use overwrite::check_overwrite;
-pub use parity::parity;
+pub use parity::{TooManyLost, parity, rebuild};
 pub use pool::{CheckedRead, DeviceInfo, DiscardCounts, ErrorCounts, Pool, PoolOptions, Reached};
 pub use process::OpeningProcess;
 pub use random::{random_uuid, random_words};

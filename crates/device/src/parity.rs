@@ -114,13 +114,16 @@ pub fn parity(data: &[Vec<u8>], parities: usize) -> Vec<Vec<u8>> {
 
 /// An error for more lost members than there are parities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooManyLost;
+pub struct TooManyLost;
 
 /// Reconstructs the members in `lost` from the others.
 ///
 /// `members` are the data members in logical order, then P, then with two parities Q, all of one length. The contents
 /// of the lost ones are ignored.
-pub(crate) fn rebuild(
+///
+/// # Errors
+/// More members are lost than there are parities.
+pub fn rebuild(
     members: &mut [Vec<u8>],
     parities: usize,
     lost: &[usize],

@@ -46,6 +46,17 @@ const ORDERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "assemble",
+        &[
+            "contents crc32 fan_out mapping parity_layout",
+            "copies window",
+            "concat mirrored parity_array raid10 striped",
+            "lvm md partition",
+            "layer",
+            "assembly",
+        ],
+    ),
+    (
         "spill",
         &["arena scratch_dir", "file", "log pages", "paged sorter"],
     ),
