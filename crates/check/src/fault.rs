@@ -373,8 +373,8 @@ faults! {
     728 Note "entry-in-deleted-dir" EntryInDeletedDir { inode: u64, index: u64 }
         => "entry to inode {inode} with index {index}, left in a directory that is being deleted";
     /// Preallocated space is never compressed or encoded.
-    729 Error "prealloc-encoded" PreallocEncoded { compression: u8, encryption: u8, other_encoding: u16 }
-        => "preallocated extent with compression {compression}, encryption {encryption} and encoding {other_encoding}";
+    729 Error "prealloc-encoded" PreallocEncoded { compression: u8, encryption: u8 }
+        => "preallocated extent with compression {compression} and encryption {encryption}";
     /// Kernels since 5.11 do not support the inode cache.
     730 Error "inode-cache" InodeCache {}
         => "inode cache of an old kernel, which 'btrfs rescue clear-ino-cache' removes";

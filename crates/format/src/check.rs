@@ -1,7 +1,8 @@
 //! The check of a whole tree block, which every block must pass before any other use.
 //!
 //! It runs on every block read from a device and on every block to be written. It is as strict as the kernel's tree
-//! checker, so that the kernel accepts every block that passes here. Later code may rely on the order and bounds of
+//! checker, so that the kernel accepts every block that passes here. The marks of makers (`maker`) are an exception, which
+//! writers refuse. Later code may rely on the order and bounds of
 //! items and on the ranges of their fields.
 //!
 //! Invariants
@@ -55,6 +56,8 @@ pub struct BlockContext<'a> {
     pub generation: Transid,
     /// Whether an anonymizing metadata dump has replaced names, so that they do not match their hashes.
     pub scrambled_names: bool,
+    /// Whether unknown flags of root items and inodes are accepted.
+    pub ignore_flags: bool,
 }
 
 impl<'a> BlockContext<'a> {
@@ -72,6 +75,7 @@ impl<'a> BlockContext<'a> {
             compat_ro: superblock.compat_ro(),
             generation: superblock.transid(),
             scrambled_names: superblock.flags.get() & metadump != 0,
+            ignore_flags: false,
         }
     }
 

@@ -16,6 +16,7 @@ pub mod ids;
 pub mod item;
 pub mod key;
 pub mod limits;
+pub mod maker;
 pub mod name_hash;
 pub mod node;
 pub mod superblock;

@@ -9,6 +9,7 @@ use ubtrfs_format::compress::CodecError;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::key::Key;
 use ubtrfs_format::limits::LimitError;
+use ubtrfs_format::maker::Marks;
 use ubtrfs_storage::FileId;
 use ubtrfs_tree::{BuildError, TreeError};
 
@@ -43,6 +44,9 @@ pub enum Error {
     Forked,
     #[error("the volume cannot be written: {0}")]
     Unwritable(String),
+    /// The system of a NAS maker has written to the volume, and stores data there that only this system maintains.
+    #[error("the volume is only read, because it has marks of {0}")]
+    Marked(Marks),
     /// The volume has an fsync log that cannot be read. The last commit can be used without it.
     #[error("the fsync log cannot be read: {0}")]
     LogRead(#[source] Box<Error>),
@@ -192,6 +196,7 @@ impl Error {
             | Error::Aborted(_)
             | Error::Closed
             | Error::Unwritable(_)
+            | Error::Marked(_)
             | Error::Seed => Errno::ROFS,
             Error::NotPermitted(_)
             | Error::DefaultSubvolume(_)
@@ -232,10 +237,10 @@ impl Error {
     }
 
     /// Returns whether the volume or its storage is write-protected. The kernel's btrfs fails in the same
-    /// cases, and mount(8) then retries read-only.
+    /// cases, except for marks, and mount(8) then retries read-only.
     pub fn is_write_protected(&self) -> bool {
         let Error::Device(DeviceError::Open { source, .. }) = self else {
-            return matches!(self, Error::Seed);
+            return matches!(self, Error::Seed | Error::Marked(_));
         };
         matches!(
             source.kind(),
@@ -246,7 +251,7 @@ impl Error {
     /// Returns whether the volume can only be opened for reading.
     pub fn is_unwritable(&self) -> bool {
         match self {
-            Error::Unwritable(_) | Error::Seed => true,
+            Error::Unwritable(_) | Error::Marked(_) | Error::Seed => true,
             Error::Device(source) => matches!(
                 source,
                 DeviceError::Foreign { .. }
@@ -285,8 +290,8 @@ pub enum CorruptItem {
     Location(Key),
     #[error("unknown compression {0}")]
     Compression(u8),
-    #[error("file extent is encrypted or encoded in an unknown way")]
-    Encoding,
+    #[error("file extent is encrypted in an unknown way")]
+    Encryption,
     #[error(
         "compressed extent of {disk_bytes} bytes on disk, {ram_bytes} in memory is out of range"
     )]
@@ -366,6 +371,7 @@ impl From<ubtrfs_storage::Error> for Error {
             Below::Closed => Error::Closed,
             Below::Forked => Error::Forked,
             Below::Unwritable(reason) => Error::Unwritable(reason),
+            Below::Marked(marks) => Error::Marked(marks),
             Below::Seed => Error::Seed,
             Below::NoSpace => Error::NoSpace,
             Below::CommitInGroup => Error::CommitInGroup,

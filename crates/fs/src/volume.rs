@@ -109,7 +109,9 @@ impl Volume {
         roots.load_device_errors()?;
         let transactions = options.transaction_options();
         let manager = if options.is_writable() {
-            Some(Arc::new(TransactionManager::open(&roots, &transactions)?))
+            let manager = Arc::new(TransactionManager::open(&roots, &transactions)?);
+            manager.refuse_marks()?;
+            Some(manager)
         } else {
             None
         };
@@ -133,7 +135,10 @@ impl Volume {
         };
         let volume = Arc::new(volume);
         if options.is_writable() {
-            log::replay(&volume.inodes)?;
+            let replayed = log::replay(&volume.inodes);
+            // The replay may have read the first mark, and failed because of it.
+            volume.roots.refuse_marks()?;
+            replayed?;
         } else if options.shows_log() {
             log::replay_in_memory(&volume.inodes)?;
         }

@@ -3,3 +3,4 @@
 pub mod craft;
 pub mod damage;
 pub mod images;
+pub mod nas;

@@ -4,7 +4,8 @@
 //! `fill` writes edge cases of the format to it. The test compares the kernel's `manifest` with another reader's.
 //!
 //! Images (`crafted_images`). `images` has a few such volumes for machines without root or btrfs in the kernel.
-//! `craft` makes volumes that no kernel would create, and `damage` breaks volumes in ways that they must survive.
+//! `craft` makes volumes that no kernel would create, and `damage` breaks volumes in ways that they must survive. `nas`
+//! puts the marks of NAS makers on volumes.
 //!
 //! Disks (`layered_disks`). `MdArray` and `LvmGroup` write the disks of a NAS box, without md and LVM in the kernel.
 //!
@@ -33,7 +34,7 @@ mod sparse_files;
 mod vocabulary;
 mod zeros;
 
-pub use crafted_images::{craft, damage, images};
+pub use crafted_images::{craft, damage, images, nas};
 pub use devices::{
     DiscardTime, HookedDevice, Rate, Request, SlowDevice, ThrottledDevice, fault, new_volume,
     new_volume_on, record,

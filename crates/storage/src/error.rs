@@ -9,6 +9,7 @@ use ubtrfs_device::DeviceError;
 use ubtrfs_device::nonblocking::WouldBlock;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::key::Key;
+use ubtrfs_format::maker::Marks;
 use ubtrfs_tree::{BuildError, TreeError};
 
 pub use refs::{ExtentShape, RefError, RefKey};
@@ -39,6 +40,8 @@ pub enum Error {
     Forked,
     #[error("the volume cannot be written: {0}")]
     Unwritable(String),
+    #[error("the volume is only read, because it has marks of {0}")]
+    Marked(Marks),
     #[error("the volume is a seed, which is only read")]
     Seed,
     #[error("no space left on device")]

@@ -11,6 +11,8 @@
 //!   began.
 //! - STORE-6: a damaged mirror is repaired only by a reader that keeps the block's space from being reused, and that
 //!   expects a generation. Any other reader could overwrite a newer block with an older one.
+//! - STORE-7: a block with a mark of a maker is never staged. The watcher of a writable volume is called before a reader
+//!   gets such a block.
 //!
 //! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for a single
 //! read, or for a part of a batch, unless they must not block. A batch waits for no other reader.
@@ -18,7 +20,7 @@
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -29,6 +31,7 @@ use ubtrfs_device::nonblocking::{self, WouldBlock};
 use ubtrfs_device::{CheckedRead, Pool};
 use ubtrfs_format::check::{self, BlockContext, CorruptBlock, Expect};
 use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::maker::Marks;
 use ubtrfs_format::node::Node;
 use ubtrfs_format::uuid::Uuid;
 
@@ -36,6 +39,7 @@ use crate::block::Block;
 use crate::build::TreeBlock;
 use crate::epoch::{Epoch, Epochs};
 use crate::error::TreeError;
+use crate::mark_watch::{MarkWatch, MarkWatcher};
 use crate::staged::StagedBlocks;
 
 #[cfg(test)]
@@ -49,6 +53,10 @@ pub struct StoreOptions {
     pub read_ahead_blocks: usize,
     /// Accept blocks with wrong checksums.
     pub ignore_csums: bool,
+    /// Accept unknown flags of root items and inodes.
+    pub ignore_flags: bool,
+    /// Look for marks of makers in the blocks that are read, because the volume is open for writing.
+    pub finds_marks: bool,
 }
 
 impl Default for StoreOptions {
@@ -57,6 +65,8 @@ impl Default for StoreOptions {
             cache_bytes: 256 << 20,
             read_ahead_blocks: 32,
             ignore_csums: false,
+            ignore_flags: false,
+            finds_marks: false,
         }
     }
 }
@@ -96,6 +106,8 @@ pub struct NodeStore {
     given_seed_fsids: Vec<Uuid>,
     read_ahead_blocks: usize,
     ignore_csums: bool,
+    ignore_flags: bool,
+    marks: MarkWatch,
     hits: AtomicU64,
     misses: AtomicU64,
     read_ahead: AtomicU64,
@@ -161,10 +173,23 @@ impl NodeStore {
             staged_generation: AtomicU64::new(0),
             read_ahead_blocks: options.read_ahead_blocks,
             ignore_csums: options.ignore_csums,
+            ignore_flags: options.ignore_flags,
+            marks: MarkWatch::new(options.finds_marks),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             read_ahead: AtomicU64::new(0),
         }
+    }
+
+    /// Returns the marks of makers in the blocks read so far, if they are looked for.
+    pub fn marks(&self) -> Marks {
+        self.marks.found()
+    }
+
+    /// Sets the watcher, which is called for marks. The caller checks [`NodeStore::marks`] afterwards. Only the first call
+    /// has an effect.
+    pub fn watch_marks(&self, watcher: Weak<dyn MarkWatcher>) {
+        self.marks.set_watcher(watcher);
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
@@ -195,6 +220,7 @@ impl NodeStore {
         BlockContext {
             seed_fsids: self.seed_fsids.get().unwrap_or(&self.given_seed_fsids),
             generation: opened.generation.max(staged),
+            ignore_flags: self.ignore_flags,
             ..opened
         }
     }
@@ -285,7 +311,11 @@ impl NodeStore {
             pool.read_checked(bytenr, &mut bytes, nodesize, &mut good)
         };
         match (read, last) {
-            (Ok(()), _) => Ok(Block::from_verified(bytes)),
+            (Ok(()), _) => {
+                let block = Block::from_verified(bytes);
+                self.marks.note(block.node());
+                Ok(block)
+            }
             (Err(source), _) if source.is_would_block() => Err(WouldBlock.into()),
             (Err(_), Some(reason)) => Err(TreeError::Corrupt {
                 tree,
@@ -411,6 +441,7 @@ impl NodeStore {
             if sound {
                 self.read_ahead.fetch_add(1, Ordering::Relaxed);
                 let block = Block::from_verified(block);
+                self.marks.note(block.node());
                 read.push(block.clone());
                 // STORE-5
                 let _ = place.insert(block);
@@ -519,7 +550,12 @@ impl NodeStore {
             ..Expect::at(bytenr)
         };
         check::check_expected(node, &context, &expect)?;
-        check::check_content(node, &context)
+        check::check_content(node, &context)?;
+        // STORE-7
+        match Marks::of_block(node) {
+            Marks::NONE => Ok(()),
+            marks => Err(CorruptBlock::Marked(marks)),
+        }
     }
 
     /// Drops a staged block that was replaced before it was written. Returns whether there was one.

@@ -26,6 +26,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "item node",
             "chunk_check limits",
             "superblock",
+            "maker",
             "check",
         ],
     ),
@@ -63,7 +64,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "tree",
         &[
-            "block build epoch error",
+            "block build epoch error mark_watch",
             "bulk staged",
             "placement store",
             "committed",

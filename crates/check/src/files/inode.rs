@@ -140,13 +140,11 @@ impl Inode {
                         return Err(Fault::FileExtentGeneration { generation, limit });
                     }
                     let (compression, encryption) = (head.compression, head.encryption);
-                    let other_encoding = head.other_encoding.get();
-                    let is_plain = (compression, encryption, other_encoding) == (0, 0, 0);
+                    let is_plain = (compression, encryption) == (0, 0);
                     if *prealloc && !is_plain {
                         return Err(Fault::PreallocEncoded {
                             compression,
                             encryption,
-                            other_encoding,
                         });
                     }
                 }

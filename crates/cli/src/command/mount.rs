@@ -422,7 +422,7 @@ free-space tree gets one. With `notreelog` a sync of a file or a directory is a 
 without a meaning here (autodefrag, ssd, ...) are accepted, with a warning where that matters.
 
 The modes of `rescue` are `usebackuproot, nologreplay, ignorebadroots, ignoredatacsums, ignoremetacsums,
-ignoresuperflags`, and `all`, which is all but the first. `ibadroots` and the like are short forms. `recovery` and
+ignoresuperflags, ignoreitemflags`, and `all`, which is all but the first. `ibadroots` and the like are short forms. `recovery` and
 `norecovery` are older names of `usebackuproot` and `nologreplay`.
 
 Freed space is discarded: an image gets holes, and a device receives discards if it supports them. With

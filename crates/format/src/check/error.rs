@@ -4,6 +4,7 @@ use super::item::CorruptItem;
 use crate::csum::CsumMismatch;
 use crate::ids::{Logical, RootId, Transid};
 use crate::key::Key;
+use crate::maker::Marks;
 use crate::uuid::Uuid;
 
 /// The reason why a tree block is invalid.
@@ -65,6 +66,9 @@ pub enum CorruptBlock {
     ChildNull { slot: u32 },
     #[error("child in slot {slot} at {bytenr} is not aligned to the sector")]
     ChildAlignment { slot: u32, bytenr: u64 },
+    /// A block to be written has a mark of a maker.
+    #[error("mark of {0}")]
+    Marked(Marks),
     #[error("item {key} in slot {slot}: {defect}")]
     Item {
         slot: u32,

@@ -40,6 +40,7 @@ use crate::item::{
     QgroupStatusItem,
 };
 use crate::key::{Key, KeyType};
+use crate::maker::item_sizes;
 
 /// The reason why an item is invalid, by family.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,6 +112,14 @@ impl<'a> Slot<'a> {
         }
     }
 
+    fn sized_as_one_of(&self, sizes: &[u32]) -> Result<(), CorruptItem> {
+        let found = self.bytes.len() as u32;
+        match sizes.first() {
+            Some(&wanted) if !sizes.contains(&found) => Err(CorruptItem::Size { wanted, found }),
+            _ => Ok(()),
+        }
+    }
+
     fn wrong_size(&self, wanted: usize) -> CorruptItem {
         CorruptItem::Size {
             wanted: wanted as u32,
@@ -157,6 +166,9 @@ pub(super) fn check_item(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<
 
 /// Checks items that only have to be of the right size.
 fn check_size(slot: &Slot<'_>) -> Result<(), CorruptItem> {
+    if let Some(sizes) = item_sizes(slot.owner, slot.key) {
+        return slot.sized_as_one_of(sizes);
+    }
     match slot.key.item_type {
         // Ends before `enable_gen` unless simple quotas are on.
         KeyType::QGROUP_STATUS if slot.bytes.len() == size_of::<QgroupStatusItem>() - 8 => Ok(()),

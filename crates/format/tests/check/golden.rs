@@ -47,6 +47,7 @@ pub(crate) fn context(fsid: &Uuid) -> BlockContext<'_> {
         incompat: Incompat::SUPPORTED,
         compat_ro: CompatRo::SUPPORTED,
         generation: Transid(GENERATION),
+        ignore_flags: false,
         scrambled_names: false,
     }
 }

@@ -5,6 +5,7 @@
 mod block;
 mod golden;
 mod lenient;
+mod makers;
 
 mod extent_tree;
 mod file_tree;

@@ -56,8 +56,8 @@ impl Extent {
         let head = extent.head();
         let compression = Compression::from_raw(head.compression)
             .ok_or(CorruptItem::Compression(head.compression))?;
-        if head.encryption != 0 || head.other_encoding.get() != 0 {
-            return Err(CorruptItem::Encoding);
+        if head.encryption != 0 {
+            return Err(CorruptItem::Encryption);
         }
         let generation = head.generation.get();
         let ram_bytes = head.ram_bytes.get();

@@ -149,8 +149,8 @@ fn decode<'a>(
     let head = extent.head();
     let compression = Compression::from_raw(head.compression)
         .ok_or(CorruptItem::Compression(head.compression))?;
-    if head.encryption != 0 || head.other_encoding.get() != 0 {
-        return Err(CorruptItem::Encoding);
+    if head.encryption != 0 {
+        return Err(CorruptItem::Encryption);
     }
     let start = key.offset;
     let len = extent.num_bytes();

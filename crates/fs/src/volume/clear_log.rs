@@ -39,7 +39,8 @@ impl Volume {
         let mut superblock = pool.superblock().clone();
         check_writable(&superblock)?;
         // The chunk tree is needed to know the devices of the volume.
-        Roots::open(&pool, superblock.clone(), &options.roots_options(false))?;
+        let roots = Roots::open(&pool, superblock.clone(), &options.roots_options(false))?;
+        roots.refuse_marked_roots()?;
         let devices = pool.devices();
         let missing = devices.iter().filter(|device| device.is_missing());
         let cleared = ClearedLog {

@@ -469,6 +469,8 @@ impl OpenOptions {
         StoreOptions {
             cache_bytes: self.cache_bytes,
             ignore_csums: self.data.rescue.ignore_meta_csums,
+            ignore_flags: self.data.rescue.ignore_item_flags && self.read_only,
+            finds_marks: self.is_writable(),
             ..StoreOptions::default()
         }
     }

@@ -5,6 +5,7 @@
 mod crafted;
 mod mutate;
 
+pub(super) use crafted::pack;
 pub use crafted::{Crafted, Items};
 pub use mutate::mutate;
 

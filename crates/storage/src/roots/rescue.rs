@@ -19,6 +19,8 @@ pub struct Rescue {
     pub ignore_meta_csums: bool,
     /// Accept unknown flags in the superblock.
     pub ignore_super_flags: bool,
+    /// Accept unknown flags of root items and inodes.
+    pub ignore_item_flags: bool,
     /// Open the state of the last commit, without the fsync log.
     pub no_log_replay: bool,
 }

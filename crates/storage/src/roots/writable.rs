@@ -5,6 +5,7 @@ use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::maker::Marks;
 use ubtrfs_format::node::ITEM_HEAD_SIZE;
 use ubtrfs_format::superblock::{Superblock, flags};
 
@@ -22,9 +23,13 @@ const FOUND_AT_0: [RootId; 7] = [
     RootId::QUOTA_TREE,
 ];
 
-/// Fails if the volume uses features that this code can read but not maintain.
+/// Fails if the volume uses features that this code can read but not maintain, or has marks of a maker.
 pub fn check_writable(sb: &Superblock) -> Result<()> {
     let refuse = |why: String| Err(Error::Unwritable(why));
+    let marks = Marks::of_superblock(sb);
+    if !marks.is_empty() {
+        return Err(Error::Marked(marks));
+    }
     let unknown = sb.read_only_features();
     if !unknown.is_empty() {
         let names: Vec<String> = unknown.iter().map(ToString::to_string).collect();
@@ -70,6 +75,27 @@ impl Roots {
             more = cursor.advance()?;
         }
         Ok(bytes)
+    }
+
+    /// Reads all root items, because their flags can be marks of a maker. Marks are noted where blocks are read.
+    ///
+    /// Errors: the blocks read so far have marks.
+    pub fn refuse_marked_roots(&self) -> Result<()> {
+        let mut cursor = self.root_tree.view.cursor().sequential();
+        let mut more = cursor.seek(&Key::MIN);
+        // A damaged leaf does not prevent write access to the rest: marks behind it are noted when they are read.
+        while matches!(more, Ok(true)) {
+            more = cursor.advance();
+        }
+        self.refuse_marks()
+    }
+
+    /// Fails if the blocks read so far have marks of a maker.
+    pub fn refuse_marks(&self) -> Result<()> {
+        match self.store.marks() {
+            Marks::NONE => Ok(()),
+            marks => Err(Error::Marked(marks)),
+        }
     }
 
     pub(crate) fn refuse_parity(&self) -> Result<()> {

@@ -2,11 +2,12 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex};
+use ubtrfs_format::maker::Marks;
 
 use crate::error::{Error, Result};
 
@@ -20,6 +21,8 @@ struct State {
     may_have_ended: AtomicBool,
     /// The first reason for an abort.
     aborted: ArcSwapOption<String>,
+    /// The marks of a maker (`Marks::bits`), if they are the reason.
+    marks: AtomicU64,
     closed: AtomicBool,
     /// Whether the volume is being closed or dropped.
     is_closing: Mutex<bool>,
@@ -64,7 +67,10 @@ impl Lifetime {
         match self.abort_reason() {
             None if self.is_closed() => Err(Error::Closed),
             None => Ok(()),
-            Some(reason) => Err(Error::Aborted(reason.to_string())),
+            Some(reason) => match Marks::from_bits(self.0.marks.load(Ordering::Acquire)) {
+                Marks::NONE => Err(Error::Aborted(reason.to_string())),
+                marks => Err(Error::Marked(marks)),
+            },
         }
     }
 
@@ -88,6 +94,13 @@ impl Lifetime {
         let _closing = self.0.is_closing.lock();
         self.0.ended.notify_all();
         before.is_none()
+    }
+
+    /// Ends write access, like [`Lifetime::abort`], because of the marks of a maker.
+    pub(super) fn abort_for_marks(&self, marks: Marks) -> bool {
+        // Before the abort, so that each refused thread gets the marks.
+        self.0.marks.fetch_or(marks.bits(), Ordering::Release);
+        self.abort(&Error::Marked(marks))
     }
 
     pub(super) fn begin_close(&self) {

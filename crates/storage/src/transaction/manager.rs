@@ -20,6 +20,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_format::maker::Marks;
+use ubtrfs_tree::MarkWatcher;
 
 use super::barrier::TransactionBarrier;
 use super::cleaner_state::CleanerState;
@@ -180,6 +182,18 @@ impl TransactionManager {
         self.threads.notify_frozen();
     }
 
+    /// Refuses a volume with marks of a maker, now and when one is read later. Marks of inodes and extents are only read
+    /// when they are needed.
+    ///
+    /// Errors: the blocks read so far have marks.
+    pub fn refuse_marks(self: &Arc<Self>) -> Result<()> {
+        let watcher: Arc<dyn MarkWatcher> = Arc::clone(self) as _;
+        self.roots
+            .node_store()
+            .watch_marks(Arc::downgrade(&watcher));
+        self.roots.refuse_marks()
+    }
+
     /// Returns the reason why a transaction was aborted, if one was.
     pub fn abort_reason(&self) -> Option<Arc<String>> {
         self.lifetime.abort_reason()
@@ -195,5 +209,16 @@ impl TransactionManager {
 
     pub fn stats(&self) -> WriterStats {
         self.counters.stats(self.roots.pool().written_bytes())
+    }
+}
+
+impl MarkWatcher for TransactionManager {
+    /// Ends write access (WRITER-2): nothing that refers to the block is committed.
+    fn marks_found(&self, marks: Marks) {
+        if self.lifetime.abort_for_marks(marks) {
+            tracing::error!("{}", Error::Marked(marks));
+        }
+        self.roots.pool().end_mirror_repair();
+        self.threads.notify_frozen();
     }
 }

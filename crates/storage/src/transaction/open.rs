@@ -35,8 +35,10 @@ pub struct TransactionOptions {
 impl TransactionManager {
     /// Makes the trees of `roots` writable.
     ///
-    /// Errors: chunks with parity, or an inconsistent mapping; a tree that cannot be read.
+    /// Errors: marks of a maker in the root tree; chunks with parity, or an inconsistent mapping; a tree that cannot be
+    /// read.
     pub fn open(roots: &Arc<Roots>, options: &TransactionOptions) -> Result<TransactionManager> {
+        roots.refuse_marked_roots()?;
         roots.refuse_parity()?;
         roots.refuse_moved_roots()?;
         let manager = TransactionManager::new(

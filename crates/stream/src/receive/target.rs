@@ -269,6 +269,7 @@ impl TargetError {
             TargetError::Engine(error) => matches!(
                 error,
                 ubtrfs_fs::Error::Aborted(_)
+                    | ubtrfs_fs::Error::Marked(_)
                     | ubtrfs_fs::Error::ReadOnly
                     | ubtrfs_fs::Error::Closed
             ),

@@ -506,7 +506,7 @@ fn plain_inline<'i>(item: &'i Item, range: &Range<u64>) -> Option<&'i [u8]> {
         return None;
     };
     let is_plain = head.compression == Compression::None.raw()
-        && (head.encryption, head.other_encoding.get()) == (0, 0)
+        && head.encryption == 0
         && head.ram_bytes.get() == data.len() as u64;
     let len = usize::try_from(range.end - range.start).ok()?;
     data.get(..len).filter(|_| is_plain)

@@ -234,11 +234,6 @@ fn extent_plants() -> Vec<Plant> {
         }),
         plant(729, &[], |volume| {
             edit(volume, TREE, is_prealloc, |_, bytes| {
-                extent(bytes).0.other_encoding = 1.into();
-            });
-        }),
-        plant(729, &[], |volume| {
-            edit(volume, TREE, is_prealloc, |_, bytes| {
                 extent(bytes).0.compression = 1;
             });
         }),

@@ -5,6 +5,7 @@ use crate::check::{BlockContext, CorruptItem};
 use crate::ids::{InodeNr, RootId};
 use crate::item::{FileKind, InodeFlags, InodeItem};
 use crate::key::Key;
+use crate::maker::inode_flags;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptInode {
@@ -42,7 +43,8 @@ const KNOWN_FLAGS: InodeFlags = InodeFlags::NODATASUM
     .union(InodeFlags::NOATIME)
     .union(InodeFlags::DIRSYNC)
     .union(InodeFlags::COMPRESS)
-    .union(InodeFlags::ROOT_ITEM_INIT);
+    .union(InodeFlags::ROOT_ITEM_INIT)
+    .union(InodeFlags::from_bits_retain(inode_flags()));
 
 /// Returns whether this may be an inode number. Allowed are normal inode numbers, the root tree's directory, and the
 /// inode cache of old kernels.
@@ -97,7 +99,7 @@ fn check_fields(inode: &InodeItem, context: &BlockContext<'_>) -> Result<(), Cor
         return Err(CorruptInode::DirectoryLinks(nlink));
     }
     let unknown = inode.flags().bits() & 0xffff_ffff & !KNOWN_FLAGS.bits();
-    if unknown != 0 {
+    if unknown != 0 && !context.ignore_flags {
         return Err(CorruptInode::Flags(unknown));
     }
     Ok(())

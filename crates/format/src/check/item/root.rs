@@ -8,6 +8,7 @@ use crate::check::{BlockContext, CorruptItem};
 use crate::ids::RootId;
 use crate::item::{ROOT_ITEM_V0_SIZE, RootItem, RootItemFlags};
 use crate::key::Key;
+use crate::maker::root_flags;
 use crate::superblock::MAX_LEVEL;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,8 +98,9 @@ fn check_fields(root: &RootItem, context: &BlockContext<'_>) -> Result<(), Corru
     if root.drop_level > MAX_LEVEL {
         return Err(CorruptRoot::DropLevel(root.drop_level));
     }
-    let unknown = root.flags() - (RootItemFlags::RDONLY | RootItemFlags::DEAD);
-    if !unknown.is_empty() {
+    let of_makers = RootItemFlags::from_bits_retain(root_flags());
+    let unknown = root.flags() - (RootItemFlags::RDONLY | RootItemFlags::DEAD | of_makers);
+    if !unknown.is_empty() && !context.ignore_flags {
         return Err(CorruptRoot::Flags(unknown.bits()));
     }
     Ok(())

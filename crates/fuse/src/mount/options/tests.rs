@@ -296,6 +296,8 @@ fn only_the_roots_of_an_earlier_transaction_are_rescued_for_writing() {
         "rescue=idatacsums",
         "rescue=imetacsums",
         "rescue=isuperflags",
+        "rescue=ignoreitemflags",
+        "rescue=iitemflags",
         "rescue=usebackuproot:ibadroots",
     ] {
         let error = parse(words).unwrap_err();

@@ -40,6 +40,7 @@ const BTRFS: &[Word] = &[
         "all",
         "ibadroots",
         "idatacsums",
+        "iitemflags",
         "imetacsums",
         "isuperflags",
         "nologreplay",
@@ -359,6 +360,7 @@ fn add_rescue(rescue: &mut Rescue, mode: &str) -> Result<(), WordRefusal> {
         "ignoredatacsums" | "idatacsums" => rescue.ignore_data_csums = true,
         "ignoremetacsums" | "imetacsums" => rescue.ignore_meta_csums = true,
         "ignoresuperflags" | "isuperflags" => rescue.ignore_super_flags = true,
+        "ignoreitemflags" | "iitemflags" => rescue.ignore_item_flags = true,
         // "all" sets every option that makes more of the volume readable, as in the kernel.
         "all" => {
             rescue.no_log_replay = true;
@@ -366,6 +368,7 @@ fn add_rescue(rescue: &mut Rescue, mode: &str) -> Result<(), WordRefusal> {
             rescue.ignore_data_csums = true;
             rescue.ignore_meta_csums = true;
             rescue.ignore_super_flags = true;
+            rescue.ignore_item_flags = true;
         }
         _ => return Err(BadValue),
     }

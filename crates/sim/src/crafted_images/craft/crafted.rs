@@ -258,7 +258,7 @@ impl Crafted {
 }
 
 /// Fills a leaf with these items, packed from its end.
-fn pack(block: &mut [u8], items: &Items) {
+pub(in crate::crafted_images) fn pack(block: &mut [u8], items: &Items) {
     let len = block.len();
     block[HEADER_SIZE..].fill(0);
     let mut end = len;
