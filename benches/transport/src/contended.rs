@@ -4,9 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use anyhow::{Context, Result};
-use rustix::thread::{
-    CapabilitySet, CpuSet, capabilities, sched_getaffinity, sched_setaffinity, set_capabilities,
-};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use ubtrfs_fuse::mount::TransportChoice;
 
 use crate::clients::{self, Times, Work};
@@ -58,20 +56,18 @@ pub(crate) fn measure(files: u32, counts: &[usize]) -> Result<()> {
         none,
     ];
     println!(
-        "{:<24}{:>8}{:>10}  {:<20}{:>10}{:>10}{:>10}{:>10}",
-        "with clients", "clients", "yielding", "us", "mean", "median", "p99", "longest"
+        "{:<24}{:>8}  {:<20}{:>10}{:>10}{:>10}{:>10}",
+        "with clients", "clients", "us", "mean", "median", "p99", "longest"
     );
     for others in &others {
         for &count in counts {
-            for yielding in [true, false] {
-                table(others, count, yielding, files)?;
-            }
+            table(others, count, files)?;
         }
     }
     Ok(())
 }
 
-fn table(others: &Others, count: usize, yielding: bool, files: u32) -> Result<()> {
+fn table(others: &Others, count: usize, files: u32) -> Result<()> {
     let manners = Manners {
         writeback_cache: false,
         create: true,
@@ -82,17 +78,9 @@ fn table(others: &Others, count: usize, yielding: bool, files: u32) -> Result<()
         pinned: others.clients_pinned,
         shared: false,
     };
-    // Threads do not yield if they could not reset their policy.
-    let before = capabilities(None)?;
-    if !yielding {
-        let mut fewer = before;
-        fewer.effective -= CapabilitySet::SYS_NICE;
-        set_capabilities(None, fewer)?;
-    }
     let hogs = Hogs::start(others)?;
     let mut measured = Vec::new();
     places::with_instant(TransportChoice::Uring, manners, 1, |dir: &Path| {
-        set_capabilities(None, before)?;
         measured = clients::measure(dir, count, &work)?;
         Ok(())
     })?;
@@ -106,7 +94,7 @@ fn table(others: &Others, count: usize, yielding: bool, files: u32) -> Result<()
             longest,
         } = times;
         println!(
-            "{:<24}{count:>8}{yielding:>10}  {operation:<20}{mean:>10.1}{median:>10.1}{p99:>10.1}{longest:>10.1}",
+            "{:<24}{count:>8}  {operation:<20}{mean:>10.1}{median:>10.1}{p99:>10.1}{longest:>10.1}",
             others.name
         );
     }

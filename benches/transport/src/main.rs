@@ -64,7 +64,7 @@ enum What {
         #[command(flatten)]
         crowd: Crowd,
     },
-    /// How late answers come while others want the CPUs, with threads of queues that yield and without
+    /// How late answers come while others want the CPUs
     Contended {
         #[command(flatten)]
         crowd: Crowd,

@@ -6,7 +6,7 @@
 //! Invariants
 //! - JOBS-1: while fewer than `limit` jobs run, a thread is idle or starting.
 //! - JOBS-2: threads are started by the creator of the pool and by its own threads, never by a queue's thread. They
-//!   would inherit its CPU affinity and scheduling policy, and it has no time to spare.
+//!   would inherit its CPU affinity, and it has no time to spare.
 //!
 //! Locks: the pool's, a leaf, not held while a job runs.
 

@@ -5,18 +5,10 @@
 //! end. FORGET and INTERRUPT still use `/dev/fuse` (`forget_reader`).
 //!
 //! - `slot`: the buffers of a request; `ring`: commands to the kernel; `queue`: a queue's thread
-//! - `sched_switcher`: makes the queue threads yield, as decided by `sched_policy` from the `load`, through a
-//!   scheduling policy (`sched`)
-//! - `switcher_sleep`: the sleep of the switcher's thread
 
-mod load;
 mod queue;
 mod ring;
-mod sched;
-mod sched_policy;
-mod sched_switcher;
 mod slot;
-mod switcher_sleep;
 
 use std::fs;
 use std::io;
@@ -29,7 +21,6 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use self::queue::{Queue, Service};
 use self::ring::Ring;
-use self::sched_switcher::{QueueLoads, SchedSwitcher};
 use crate::answer::Server;
 use crate::capacity::Capacity;
 use crate::device::Device;
@@ -51,7 +42,6 @@ struct Begin<F> {
 /// Queues that are ready to be registered.
 pub(super) struct Queues<F> {
     threads: Vec<(SyncSender<Begin<F>>, JoinHandle<()>)>,
-    loads: Arc<QueueLoads>,
     /// The limits of each request.
     capacity: Capacity,
 }
@@ -70,25 +60,19 @@ impl<F: FileSystem> Queues<F> {
             )
         })?;
         Ring::new(0, 1)?.try_command(device.as_fd())?;
-        let loads = QueueLoads::new(count.into());
         let (ready, made) = channel();
         let mut threads = Vec::new();
         for number in 0..count {
             let (begin, begun) = sync_channel(1);
             let ready = ready.clone();
-            let loads = Arc::clone(&loads);
             let thread = crate::thread::start(&format!("ubtrfs-ring-{number}"), move || {
-                live(number, &capacity, &loads, &ready, &begun)
+                live(number, &capacity, &ready, &begun)
             })?;
             threads.push((begin, thread));
         }
         drop(ready);
         made.iter().take(count.into()).collect::<io::Result<()>>()?;
-        Ok(Self {
-            threads,
-            loads,
-            capacity,
-        })
+        Ok(Self { threads, capacity })
     }
 
     pub(super) fn capacity(&self) -> Capacity {
@@ -111,7 +95,6 @@ impl<F: FileSystem> Queues<F> {
         let mut serving = Serving {
             threads: Vec::new(),
             pool,
-            switcher: SchedSwitcher::start(&self.loads),
         };
         for ((begin, thread), device) in self.threads.into_iter().zip(devices) {
             // A thread that has ended sends no outcome either.
@@ -143,7 +126,6 @@ impl<F: FileSystem> Queues<F> {
 pub(super) struct Serving {
     threads: Vec<JoinHandle<()>>,
     pool: Arc<Pool>,
-    switcher: Option<SchedSwitcher>,
 }
 
 impl Serving {
@@ -153,7 +135,6 @@ impl Serving {
             // `Alarm` reports panics.
             let _ = thread.join();
         }
-        drop(self.switcher);
         self.pool.end();
     }
 }
@@ -162,12 +143,10 @@ impl Serving {
 fn live<F: FileSystem>(
     number: u16,
     capacity: &Capacity,
-    loads: &QueueLoads,
     ready: &Sender<io::Result<()>>,
     begun: &Receiver<Begin<F>>,
 ) {
     pin(number);
-    let load = loads.sign_on(number.into());
     let mut queue = match Queue::new(number, capacity) {
         Ok(queue) => queue,
         Err(error) => {
@@ -191,7 +170,6 @@ fn live<F: FileSystem>(
         server: &begin.server,
         device: &begin.device,
         pool: &begin.pool,
-        load: &load,
         ending: &begin.ending,
     };
     match queue.serve(&service) {

@@ -21,7 +21,6 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use super::ring::{Completion, Ring};
-use super::sched_switcher::SignedOn;
 use super::slot::Slot;
 use crate::abi::opcode;
 use crate::answer::{Outcome, Pending, Server};
@@ -70,7 +69,6 @@ pub(super) struct Service<'a, F> {
     pub(super) server: &'a Arc<Server<F>>,
     pub(super) device: &'a Device,
     pub(super) pool: &'a Arc<Pool>,
-    pub(super) load: &'a SignedOn<'a>,
     pub(super) ending: &'a Ending,
 }
 
@@ -173,7 +171,6 @@ impl Queue {
                 };
             }
             self.ring.wait(&mut completions)?;
-            service.load.count(completions.len() as u64);
         }
     }
 

@@ -1,11 +1,9 @@
-//! Two files of the crate under loom, which runs all interleavings of a few threads: `thread_count` and
-//! `uring/switcher_sleep`.
+//! `thread_count` under loom, which runs all interleavings of a few threads.
 //!
-//! The sources are compiled here again. `sync` has the atomics and threads of loom.
+//! The source is compiled here again. `sync` has the atomics of loom.
 
-// The modules are private in the crate.
+// The module is private in the crate.
 #![allow(unreachable_pub)]
 
-mod switcher_sleep;
 mod sync;
 mod thread_count;

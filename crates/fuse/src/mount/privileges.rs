@@ -1,7 +1,7 @@
 //! The capabilities of a process that serves a mount.
 //!
 //! Root has all capabilities, and a server reads untrusted images. So it keeps only those that it uses: to mount and
-//! unmount, open images, inspect callers, lock memory and schedule its threads.
+//! unmount, open images, inspect callers and lock memory.
 
 use rustix::io;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
@@ -12,7 +12,6 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::SYS_ADMIN)
-    .union(CapabilitySet::SYS_NICE)
     // Required to inspect descriptors and mounts of callers with more capabilities.
     .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::SYS_RESOURCE);
