@@ -12,7 +12,9 @@
 //! - STREAM-3: no attribute extends beyond its command.
 
 mod attribute;
+mod body;
 mod command;
+mod command_kind;
 mod error;
 mod field;
 mod numbered;
@@ -24,8 +26,9 @@ mod writer;
 use ubtrfs_format::name_hash::crc32c;
 
 pub use attribute::{Attribute, Time};
+pub use command::Command;
 pub(crate) use command::DumpContext;
-pub use command::{Command, CommandKind};
+pub use command_kind::CommandKind;
 pub use error::{Fault, StreamError, WriteError};
 pub use reader::StreamReader;
 pub use writer::StreamWriter;

@@ -2,10 +2,10 @@
 //!
 //! An incremental send has five phases:
 //! 1. names of non-directories are removed (`removal`),
-//! 2. directories are created and moved (`receiver`),
+//! 2. directories are created and moved (`moves`),
 //! 3. inodes get their names, data and attributes, in ascending order (`walk`, `update`, `data`),
 //! 4. deleted directories are removed,
-//! 5. changed directories get their inheritable attributes (`inherited`) and their times.
+//! 5. changed directories get their inheritable attributes (`hand_down`) and their times.
 //!
 //! Phases 1 and 3 walk the comparison of both snapshots. A full send consists of phases 3 and 5, and creates
 //! directories on the way.
@@ -16,14 +16,18 @@
 //! Equal snapshots and options give equal streams. No command fails at a receiver whose parent is unchanged.
 
 mod clones;
+mod cloning;
 mod data;
 mod differences;
 mod error;
 mod extents;
 mod file_tree;
+mod hand_down;
 mod inherited;
+mod inode_update;
 mod job;
 mod lifting;
+mod moves;
 mod receiver;
 mod removal;
 mod spilled;

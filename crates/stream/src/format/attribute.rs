@@ -1,8 +1,7 @@
 //! Attributes: the fields of commands.
 
-use super::field::Field;
+use super::StreamVersion;
 use super::numbered::numbered;
-use super::{Fault, StreamVersion};
 
 numbered! {
     /// An attribute, by its number.
@@ -46,11 +45,14 @@ numbered! {
 }
 
 impl Attribute {
-    fn index(self) -> usize {
+    pub(super) const COUNT: usize = Attribute::VeritySigData as usize;
+
+    /// Returns the position of the attribute among all.
+    pub(super) fn index(self) -> usize {
         usize::from(self.raw()) - 1
     }
 
-    fn is_of_version_3(self) -> bool {
+    pub(super) fn is_of_version_3(self) -> bool {
         self.raw() >= Attribute::VerityAlgorithm.raw()
     }
 
@@ -69,8 +71,6 @@ impl Attribute {
         self == Attribute::Data && version >= StreamVersion::V2
     }
 }
-
-const COUNT: usize = Attribute::VeritySigData as usize;
 
 /// A time of a file, in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -93,48 +93,4 @@ impl Time {
         bytes[8..].copy_from_slice(&self.nsec.to_le_bytes());
         bytes
     }
-}
-
-/// The attributes of one command. If an attribute is repeated, the last one counts.
-#[derive(Debug)]
-pub(super) struct Attributes<'a>([Option<&'a [u8]>; COUNT]);
-
-impl<'a> Attributes<'a> {
-    pub(super) fn parse(body: &'a [u8], version: StreamVersion) -> Result<Self, Fault> {
-        let mut found = Self([None; COUNT]);
-        let mut rest = body;
-        while !rest.is_empty() {
-            let number = take_u16(&mut rest)?;
-            let attribute = Attribute::from_raw(number).ok_or(Fault::UnknownAttribute(number))?;
-            if attribute.is_of_version_3() {
-                return Err(Fault::NewerAttribute(attribute));
-            }
-            let len = if attribute.takes_rest(version) {
-                rest.len()
-            } else {
-                usize::from(take_u16(&mut rest)?)
-            };
-            // STREAM-3
-            let value = rest.split_off(..len).ok_or(Fault::CutAttribute)?;
-            found.0[attribute.index()] = Some(value);
-        }
-        Ok(found)
-    }
-
-    /// Returns the value of an attribute, or `default` if it is missing. Without a default it is required.
-    pub(super) fn field<F: Field<'a>>(
-        &self,
-        attribute: Attribute,
-        default: Option<F>,
-    ) -> Result<F, Fault> {
-        match self.0[attribute.index()] {
-            Some(bytes) => F::decode(attribute, bytes),
-            None => default.ok_or(Fault::MissingAttribute(attribute)),
-        }
-    }
-}
-
-fn take_u16(rest: &mut &[u8]) -> Result<u16, Fault> {
-    let bytes = rest.split_off(..2).ok_or(Fault::CutAttribute)?;
-    Ok(u16::from_le_bytes(bytes.try_into().expect("2 bytes")))
 }

@@ -1,20 +1,19 @@
 //! Commands: the operations in a stream.
 //!
-//! One table declares them. The types, the encoding and the dump follow from it. A row has the number, the name in
-//! `btrfs receive --dump`, the fields with their attributes, and the text after the path in a dump. A field with `or`
-//! is optional.
+//! One table declares them. The type, the encoding and the dump follow from it. A row has the kind, the fields with
+//! their attributes, and the text after the path in a dump. A field with `or` is optional.
 //!
-//! Not here: the layout of a line of a dump (`dump`).
+//! Not here: numbers and names (`command_kind`), the layout of a line of a dump (`dump`).
 
 use std::fmt::{self, Write as _};
 
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::uuid::Uuid;
 
-use super::attribute::{Attribute, Attributes, Time};
-use super::field::Field;
-use super::numbered::numbered;
-use super::writer::Body;
+use super::attribute::{Attribute, Time};
+use super::body::Body;
+use super::command_kind::CommandKind;
+use super::field::{Attributes, Field};
 use super::{Fault, StreamVersion, WriteError};
 use crate::escaped::Escaped;
 
@@ -31,7 +30,7 @@ macro_rules! commands {
         |$dump:ident|
         $(
             $(#[$doc:meta])*
-            $Kind:ident = $number:literal $name:literal {
+            $Kind:ident {
                 $(
                     $(#[$field_doc:meta])*
                     $field:ident: $Type:ty = $attribute:ident $(or $default:expr)?
@@ -39,16 +38,6 @@ macro_rules! commands {
             } $(=> $details:literal $(, $argument:expr)*)?;
         )*
     ) => {
-        numbered! {
-            /// The numbers of commands.
-            pub enum CommandKind {
-                $($Kind = $number $name,)*
-                End = 21 "end",
-                /// Only its name is known, because it requires version 3.
-                EnableVerity = 26 "enable_verity",
-            }
-        }
-
         /// One command. Paths are bytes, relative to the subvolume, and only checked for NULs.
         ///
         /// Fields are in the order used by the kernel. Numbers are as in the stream: offsets and lengths in bytes,
@@ -139,14 +128,14 @@ macro_rules! commands {
 commands! {
     |dump|
 
-    Subvol = 1 "subvol" {
+    Subvol {
         path: &'a [u8] = Path,
         uuid: Uuid = Uuid,
         ctransid: Transid = Ctransid,
     } => "uuid={uuid} transid={ctransid}";
 
     /// Starts with a snapshot of another subvolume instead of an empty one.
-    Snapshot = 2 "snapshot" {
+    Snapshot {
         path: &'a [u8] = Path,
         uuid: Uuid = Uuid,
         ctransid: Transid = Ctransid,
@@ -154,11 +143,11 @@ commands! {
         clone_ctransid: Transid = CloneCtransid,
     } => "uuid={uuid} transid={ctransid} parent_uuid={clone_uuid} parent_transid={clone_ctransid}";
 
-    Mkfile = 3 "mkfile" { path: &'a [u8] = Path, ino: InodeNr = Ino };
-    Mkdir = 4 "mkdir" { path: &'a [u8] = Path, ino: InodeNr = Ino };
+    Mkfile { path: &'a [u8] = Path, ino: InodeNr = Ino };
+    Mkdir { path: &'a [u8] = Path, ino: InodeNr = Ino };
 
     /// Creates a device.
-    Mknod = 5 "mknod" {
+    Mknod {
         path: &'a [u8] = Path,
         ino: InodeNr = Ino,
         rdev: u64 = Rdev,
@@ -167,46 +156,46 @@ commands! {
     } => "mode={mode:o} dev=0x{rdev:x}";
 
     /// Its type is known from the command.
-    Mkfifo = 6 "mkfifo" {
+    Mkfifo {
         path: &'a [u8] = Path, ino: InodeNr = Ino, rdev: u64 = Rdev or 0, mode: u64 = Mode or 0,
     };
-    Mksock = 7 "mksock" {
+    Mksock {
         path: &'a [u8] = Path, ino: InodeNr = Ino, rdev: u64 = Rdev or 0, mode: u64 = Mode or 0,
     };
 
-    Symlink = 8 "symlink" {
+    Symlink {
         path: &'a [u8] = Path,
         ino: InodeNr = Ino,
         target: &'a [u8] = PathLink,
     } => "dest={}", Escaped(target);
 
-    Rename = 9 "rename" { path: &'a [u8] = Path, to: &'a [u8] = PathTo } => "dest={}", dump.below(to);
+    Rename { path: &'a [u8] = Path, to: &'a [u8] = PathTo } => "dest={}", dump.below(to);
 
     /// Adds the name `path` to the file at `existing`.
-    Link = 10 "link" { path: &'a [u8] = Path, existing: &'a [u8] = PathLink } => "dest={}", Escaped(existing);
+    Link { path: &'a [u8] = Path, existing: &'a [u8] = PathLink } => "dest={}", Escaped(existing);
 
-    Unlink = 11 "unlink" { path: &'a [u8] = Path };
-    Rmdir = 12 "rmdir" { path: &'a [u8] = Path };
+    Unlink { path: &'a [u8] = Path };
+    Rmdir { path: &'a [u8] = Path };
 
-    SetXattr = 13 "set_xattr" {
+    SetXattr {
         path: &'a [u8] = Path,
         name: &'a [u8] = XattrName,
         value: &'a [u8] = XattrData,
     } => "name={} {} len={}", Escaped(name), Escaped(value), value.len();
 
-    RemoveXattr = 14 "remove_xattr" {
+    RemoveXattr {
         path: &'a [u8] = Path,
         name: &'a [u8] = XattrName,
     } => "name={}", Escaped(name);
 
-    Write = 15 "write" {
+    Write {
         path: &'a [u8] = Path,
         offset: u64 = FileOffset,
         data: &'a [u8] = Data,
     } => "offset={offset} len={}", data.len();
 
     /// Shares the extents of a range in another file with a range of `path`.
-    Clone = 16 "clone" {
+    Clone {
         offset: u64 = FileOffset,
         len: u64 = CloneLen,
         path: &'a [u8] = Path,
@@ -216,11 +205,11 @@ commands! {
         clone_offset: u64 = CloneOffset,
     } => "offset={offset} len={len} from={} clone_offset={clone_offset}", dump.below(clone_path);
 
-    Truncate = 17 "truncate" { path: &'a [u8] = Path, size: u64 = Size } => "size={size}";
-    Chmod = 18 "chmod" { path: &'a [u8] = Path, mode: u64 = Mode } => "mode={mode:o}";
-    Chown = 19 "chown" { path: &'a [u8] = Path, uid: u64 = Uid, gid: u64 = Gid } => "gid={gid} uid={uid}";
+    Truncate { path: &'a [u8] = Path, size: u64 = Size } => "size={size}";
+    Chmod { path: &'a [u8] = Path, mode: u64 = Mode } => "mode={mode:o}";
+    Chown { path: &'a [u8] = Path, uid: u64 = Uid, gid: u64 = Gid } => "gid={gid} uid={uid}";
 
-    Utimes = 20 "utimes" {
+    Utimes {
         path: &'a [u8] = Path,
         atime: Time = Atime,
         mtime: Time = Mtime,
@@ -230,13 +219,13 @@ commands! {
     } => "atime={} mtime={} ctime={}", dump.local(atime), dump.local(mtime), dump.local(ctime);
 
     /// A range with changed data, in a stream without data.
-    UpdateExtent = 22 "update_extent" {
+    UpdateExtent {
         path: &'a [u8] = Path,
         offset: u64 = FileOffset,
         len: u64 = Size,
     } => "offset={offset} len={len}";
 
-    Fallocate = 23 "fallocate" {
+    Fallocate {
         path: &'a [u8] = Path,
         mode: u32 = FallocateMode,
         offset: u64 = FileOffset,
@@ -244,11 +233,11 @@ commands! {
     } => "mode={} offset={offset} len={len}", mode.cast_signed();
 
     /// The flags of the inode item.
-    Fileattr = 24 "fileattr" { path: &'a [u8] = Path, flags: u64 = Fileattr } => "fileattr=0x{flags}";
+    Fileattr { path: &'a [u8] = Path, flags: u64 = Fileattr } => "fileattr=0x{flags}";
 
     /// Data in its on-disk form. The part at `unencoded_offset`, with `unencoded_file_len` bytes, belongs at `offset`
     /// of the file.
-    EncodedWrite = 25 "encoded_write" {
+    EncodedWrite {
         path: &'a [u8] = Path,
         offset: u64 = FileOffset,
         unencoded_file_len: u64 = UnencodedFileLen,
@@ -261,10 +250,4 @@ commands! {
     } => "offset={offset} len={} unencoded_file_len={unencoded_file_len} unencoded_len={unencoded_len} \
           unencoded_offset={unencoded_offset} compression={compression} encryption={}",
         data.len(), encryption.unwrap_or(0);
-}
-
-impl CommandKind {
-    pub(super) fn needs_version_2(self) -> bool {
-        self.raw() >= CommandKind::Fallocate.raw()
-    }
 }

@@ -1,11 +1,11 @@
-//! Types of the fields of commands, each in one attribute.
+//! Types of the fields of commands, each in one attribute, and the attributes of a body that is read.
 
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::uuid::Uuid;
 
 use super::attribute::{Attribute, Time};
-use super::writer::Body;
-use super::{Fault, WriteError};
+use super::body::Body;
+use super::{Fault, StreamVersion, WriteError};
 
 /// The value of an attribute.
 pub(super) trait Field<'a>: Sized {
@@ -78,4 +78,48 @@ impl<'a, F: Field<'a>> Field<'a> for Option<F> {
             None => Ok(()),
         }
     }
+}
+
+/// The attributes of one command. If an attribute is repeated, the last one counts.
+#[derive(Debug)]
+pub(super) struct Attributes<'a>([Option<&'a [u8]>; Attribute::COUNT]);
+
+impl<'a> Attributes<'a> {
+    pub(super) fn parse(body: &'a [u8], version: StreamVersion) -> Result<Self, Fault> {
+        let mut found = Self([None; Attribute::COUNT]);
+        let mut rest = body;
+        while !rest.is_empty() {
+            let number = take_u16(&mut rest)?;
+            let attribute = Attribute::from_raw(number).ok_or(Fault::UnknownAttribute(number))?;
+            if attribute.is_of_version_3() {
+                return Err(Fault::NewerAttribute(attribute));
+            }
+            let len = if attribute.takes_rest(version) {
+                rest.len()
+            } else {
+                usize::from(take_u16(&mut rest)?)
+            };
+            // STREAM-3
+            let value = rest.split_off(..len).ok_or(Fault::CutAttribute)?;
+            found.0[attribute.index()] = Some(value);
+        }
+        Ok(found)
+    }
+
+    /// Returns the value of an attribute, or `default` if it is missing. Without a default it is required.
+    pub(super) fn field<F: Field<'a>>(
+        &self,
+        attribute: Attribute,
+        default: Option<F>,
+    ) -> Result<F, Fault> {
+        match self.0[attribute.index()] {
+            Some(bytes) => F::decode(attribute, bytes),
+            None => default.ok_or(Fault::MissingAttribute(attribute)),
+        }
+    }
+}
+
+fn take_u16(rest: &mut &[u8]) -> Result<u16, Fault> {
+    let bytes = rest.split_off(..2).ok_or(Fault::CutAttribute)?;
+    Ok(u16::from_le_bytes(bytes.try_into().expect("2 bytes")))
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::attribute::Attribute;
+use super::body::Body;
 use super::{
     COMMAND_HEADER_BYTES, CRC_AT, Command, CommandKind, MAGIC, MAX_BODY_BYTES,
     MAX_V1_COMMAND_BYTES, StreamVersion, WriteError, command_crc,
@@ -49,11 +49,7 @@ impl<W: Write> StreamWriter<W> {
         }
         self.command.clear();
         self.command.resize(COMMAND_HEADER_BYTES, 0);
-        command.encode(&mut Body {
-            command: &mut self.command,
-            version: self.version,
-            kind,
-        })?;
+        command.encode(&mut Body::new(&mut self.command, self.version, kind))?;
         let len = self.body_len(kind)?;
         self.command[..4].copy_from_slice(&len.to_le_bytes());
         self.command[4..CRC_AT].copy_from_slice(&kind.raw().to_le_bytes());
@@ -80,47 +76,6 @@ impl<W: Write> StreamWriter<W> {
                 len_bytes,
                 max_bytes,
             }),
-        }
-    }
-}
-
-/// The body of a command that is being written.
-pub(super) struct Body<'a> {
-    /// Includes space for the header at the start.
-    command: &'a mut Vec<u8>,
-    version: StreamVersion,
-    kind: CommandKind,
-}
-
-impl Body<'_> {
-    pub(super) fn version(&self) -> StreamVersion {
-        self.version
-    }
-
-    pub(super) fn bytes(&mut self, attribute: Attribute, bytes: &[u8]) -> Result<(), WriteError> {
-        self.command
-            .extend_from_slice(&attribute.raw().to_le_bytes());
-        if !attribute.takes_rest(self.version) {
-            let len = u16::try_from(bytes.len()).map_err(|_| WriteError::TooLong {
-                command: self.kind,
-                attribute,
-                len_bytes: bytes.len(),
-            })?;
-            self.command.extend_from_slice(&len.to_le_bytes());
-        }
-        self.command.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    /// Adds a path or a name, which must not contain a NUL.
-    pub(super) fn text(&mut self, attribute: Attribute, bytes: &[u8]) -> Result<(), WriteError> {
-        if bytes.contains(&0) {
-            Err(WriteError::Nul {
-                command: self.kind,
-                attribute,
-            })
-        } else {
-            self.bytes(attribute, bytes)
         }
     }
 }

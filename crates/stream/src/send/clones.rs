@@ -1,41 +1,32 @@
-//! Extents that the receiver already has: in the parent, in clone sources, and in data that was already sent.
-//!
-//! Back references give the users of an extent. Without clone sources, an extent with a single reference is not
-//! looked up. Extents shared between the parent and the new snapshot are not part of the difference.
+//! The trees with sources of clones, and the choice among the files that refer to an extent.
 //!
 //! Invariants
 //! - CLONE-1: a source in the subvolume being sent must be complete by then: a lower inode, or an earlier range of
 //!   the same one.
 //! - CLONE-2: a clone ends at a sector boundary, or at the end of both files.
+//!
+//! Not here: finding these files (`cloning`).
 
 use std::cmp::Reverse;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::rc::Rc;
 
 use ubtrfs_format::ids::{Logical, RootId};
-use ubtrfs_format::item::FileKind;
 use ubtrfs_fs::RootsOfBlocks;
 
-use super::error::Result;
-use super::extents::{DiskRange, FileMap, Stored};
+use super::extents::DiskRange;
 use super::file_tree::FileTree;
-use super::identity;
-use super::job::Job;
-use super::update::Update;
-use crate::format::Command;
-
-/// Maximum number of users of an extent to check. Extents with more references are not cloned, as in the kernel.
-const MAX_USERS: usize = 1024;
+use super::inode_update::Update;
 
 /// The possible sources of clones.
 pub(super) struct Clones<'a> {
     /// The new snapshot is the first one.
-    trees: Vec<FileTree<'a>>,
-    looks_up_all: bool,
-    sectorsize: u64,
-    roots: RootsOfBlocks,
+    pub(super) trees: Vec<FileTree<'a>>,
+    pub(super) looks_up_all: bool,
+    pub(super) sectorsize: u64,
+    pub(super) roots: RootsOfBlocks,
     /// The last result, with its extent and inode, because files use one extent in many places.
-    last: Option<(Logical, u64, Rc<CloneSources>)>,
+    pub(super) last: Option<(Logical, u64, Rc<CloneSources>)>,
 }
 
 impl<'a> Clones<'a> {
@@ -64,7 +55,8 @@ impl<'a> Clones<'a> {
         self.sectorsize
     }
 
-    fn index_of(&self, root: RootId) -> Option<usize> {
+    /// Returns the index of the tree of a subvolume.
+    pub(super) fn index_of(&self, root: RootId) -> Option<usize> {
         self.trees
             .iter()
             .position(|tree| tree.snapshot.id() == root)
@@ -75,26 +67,26 @@ impl<'a> Clones<'a> {
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct SourceFile {
     /// Index of the tree; 0 is the new snapshot.
-    tree: usize,
-    ino: u64,
+    pub(super) tree: usize,
+    pub(super) ino: u64,
 }
 
 /// A part of a file that refers to the extent.
 #[derive(Clone, Copy, Debug)]
-struct CloneSource {
-    file: SourceFile,
-    file_size: u64,
-    start: u64,
-    len: u64,
+pub(super) struct CloneSource {
+    pub(super) file: SourceFile,
+    pub(super) file_size: u64,
+    pub(super) start: u64,
+    pub(super) len: u64,
     /// Offset of the part in the extent.
-    offset: u64,
+    pub(super) offset: u64,
 }
 
 /// The files that refer to one extent.
 #[derive(Debug, Default)]
 pub(super) struct CloneSources {
-    all: Vec<CloneSource>,
-    sectorsize: u64,
+    pub(super) all: Vec<CloneSource>,
+    pub(super) sectorsize: u64,
 }
 
 /// The part of a range that can be cloned.
@@ -162,116 +154,5 @@ impl CloneSources {
         // A small file may be inline at the receiver, which cannot be cloned.
         let may_be_inline = offset == 0 && len <= self.sectorsize;
         (len > 0 && !may_be_inline).then_some((offset, len))
-    }
-}
-
-impl Job<'_> {
-    /// Finds the files that refer to an extent and exist at the receiver.
-    pub(super) fn clone_sources(
-        &mut self,
-        update: &Update,
-        disk: &DiskRange,
-    ) -> Result<Rc<CloneSources>> {
-        let (extent, ino) = (disk.extent, update.ino);
-        if let Some((last, of, found)) = &self.clones.last
-            && (*last, *of) == (extent, ino)
-        {
-            return Ok(Rc::clone(found));
-        }
-        let found = Rc::new(self.find_clone_sources(update, disk)?);
-        self.clones.last = Some((extent, ino, Rc::clone(&found)));
-        Ok(found)
-    }
-
-    fn find_clone_sources(&mut self, update: &Update, disk: &DiskRange) -> Result<CloneSources> {
-        let mut found = CloneSources {
-            all: Vec::new(),
-            sectorsize: self.clones.sectorsize,
-        };
-        let new = self.new.snapshot;
-        let least = if self.clones.looks_up_all { 1 } else { 2 };
-        if !(least..=MAX_USERS as u64).contains(&new.extent_refs(disk.extent)?) {
-            return Ok(found);
-        }
-        let mut users = Vec::new();
-        let mut roots = std::mem::take(&mut self.clones.roots);
-        new.extent_users(disk.extent, &mut roots, &mut |user| {
-            if let Some(tree) = self.clones.index_of(user.root) {
-                let ino = user.ino.0;
-                // CLONE-1
-                if tree != 0 || ino <= update.ino {
-                    users.push((SourceFile { tree, ino }, user.offset));
-                }
-            }
-            if users.len() < MAX_USERS {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
-        })?;
-        self.clones.roots = roots;
-        for (file, start) in users {
-            found.all.extend(self.source(file, start, disk)?);
-        }
-        Ok(found)
-    }
-
-    fn source(
-        &self,
-        file: SourceFile,
-        start: u64,
-        disk: &DiskRange,
-    ) -> Result<Option<CloneSource>> {
-        let tree = self.clones.trees[file.tree];
-        let Some(inode) = tree.inode(file.ino)? else {
-            return Ok(None);
-        };
-        if inode.kind != FileKind::Regular {
-            return Ok(None);
-        }
-        let (stored, end) = FileMap::new(tree, file.ino, start)?.at(start)?;
-        Ok(match stored {
-            Stored::Disk(found) if found.extent == disk.extent => Some(CloneSource {
-                file,
-                file_size: inode.size(),
-                start,
-                len: end - start,
-                offset: found.offset,
-            }),
-            _ => None,
-        })
-    }
-
-    /// Writes a clone. Returns false if the source's path is too long for the receiver.
-    pub(super) fn write_clone(
-        &mut self,
-        update: &Update,
-        source: SourceFile,
-        clone_offset: u64,
-        range: Range<u64>,
-    ) -> Result<bool> {
-        let tree = self.clones.trees[source.tree];
-        let clone_path = match source.tree {
-            0 if source.ino == update.ino => update.path.clone(),
-            0 => {
-                let name = tree.first_name(source.ino)?;
-                self.new_path(&name)?
-            }
-            _ => match tree.path(source.ino) {
-                Err(error) if error.is_long_path() => return Ok(false),
-                path => path?,
-            },
-        };
-        let (clone_uuid, clone_ctransid) = identity(tree.snapshot);
-        self.write(&Command::Clone {
-            offset: range.start,
-            len: range.end - range.start,
-            path: &update.path,
-            clone_uuid,
-            clone_ctransid,
-            clone_path: &clone_path,
-            clone_offset,
-        })?;
-        Ok(true)
     }
 }

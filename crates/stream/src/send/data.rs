@@ -17,8 +17,8 @@ use ubtrfs_tree::Item;
 use super::clones::Clonable;
 use super::error::{CorruptFile, Result, SendError};
 use super::extents::{DiskRange, FileMap, Stored, item_range};
+use super::inode_update::Update;
 use super::job::Job;
-use super::update::Update;
 use crate::format::{Command, StreamVersion};
 use crate::scoped_thread;
 
@@ -32,50 +32,10 @@ const READ_BESIDE_BYTES: u64 = 4 << 20;
 /// The mode FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE.
 const PUNCH_HOLE: u32 = 3;
 
-/// Progress of sending the data of a file.
-#[derive(Debug, Default)]
-pub(super) struct FileData {
-    /// The size of the receiver's file.
-    size_there: u64,
-    pub(super) size: u64,
-    /// The old size of the file, until the range after it has been handled.
-    grows_from: u64,
-    /// The last range of differing items; everything before it was sent.
-    differing: Range<u64>,
-    /// Ranges that are held back to be merged with the next ones.
-    writes: Range<u64>,
-    zeros: Range<u64>,
-    /// Whether the file's times at the receiver were changed.
-    pub(super) is_touched: bool,
-    /// Whether the file's capabilities at the receiver were cleared.
-    pub(super) clears_capability: bool,
-}
-
 /// Compressed data in an inline extent.
 struct InlineData<'i> {
     compression: Compression,
     data: &'i [u8],
-}
-
-impl FileData {
-    pub(super) fn new(size_there: u64, size: u64) -> FileData {
-        FileData {
-            size_there,
-            size,
-            grows_from: size_there,
-            ..FileData::default()
-        }
-    }
-
-    fn wrote_to(&mut self, end: u64) {
-        self.size_there = self.size_there.max(end);
-        self.touch();
-    }
-
-    fn touch(&mut self) {
-        self.is_touched = true;
-        self.clears_capability = true;
-    }
 }
 
 /// Returns a stream's number for a compression, which depends on the sector size for LZO.

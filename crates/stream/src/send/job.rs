@@ -10,7 +10,7 @@ use super::clones::Clones;
 use super::error::Result;
 use super::file_tree::{FileTree, Inode, Name, ROOT_DIR};
 use super::inherited::Inherited;
-use super::receiver::Receiver;
+use super::receiver::{Dir, Receiver};
 use super::{CommandSink, SendOptions};
 use crate::format::Command;
 use crate::scratch::scratch_dir;
@@ -29,13 +29,6 @@ pub(super) struct Job<'a> {
     pub(super) inherited: Inherited,
     known_dirs: HashMap<u64, bool>,
     out: &'a mut dyn CommandSink,
-}
-
-/// A directory at the receiver: one of the new snapshot, or one that only exists in the old one.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) enum Dir {
-    New(u64),
-    Gone(u64),
 }
 
 /// The planned changes of an inode's names.

@@ -6,8 +6,9 @@
 
 use super::error::Result;
 use super::file_tree::{MAX_PATH_BYTES, Name, ROOT_DIR};
-use super::job::{Dir, Job};
-use super::receiver::{DirPlace, MAX_DEPTH};
+use super::job::Job;
+use super::moves::MAX_DEPTH;
+use super::receiver::{Dir, DirPlace};
 use crate::format::Command;
 
 /// Directories to move back, in the order in which they were moved out.

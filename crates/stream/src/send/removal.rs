@@ -9,8 +9,8 @@ use ubtrfs_tree::Difference;
 use super::differences::{WhichDifferences, find_beside};
 use super::error::Result;
 use super::file_tree::{FileTree, Inode, ROOT_DIR};
-use super::job::{Dir, Job};
-use super::receiver::Progress;
+use super::job::Job;
+use super::receiver::{Dir, Progress};
 use super::spilled::{InodeCounts, InodeList};
 use crate::format::Command;
 

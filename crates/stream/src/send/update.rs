@@ -6,30 +6,17 @@ use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{FileKind, Timespec};
 use ubtrfs_fs::FileId;
 
-use super::data::FileData;
 use super::error::{CorruptFile, Result};
 use super::file_tree::{Inode, Name, ROOT_DIR};
-use super::job::{Dir, Job};
+use super::inode_update::{FileData, Update};
+use super::job::Job;
+use super::receiver::Dir;
 use crate::format::{Command, StreamVersion, Time};
 
 /// Settable bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
 /// Set-user-ID and set-group-ID, which chown clears.
 const SET_IDS: u32 = 0o6000;
-
-/// An inode that is being updated to its state in the new snapshot.
-#[derive(Debug)]
-pub(super) struct Update {
-    pub(super) ino: u64,
-    /// Its state in the old snapshot, if it is the same inode there.
-    pub(super) before: Option<Inode>,
-    pub(super) after: Inode,
-    /// Its current path at the receiver.
-    pub(super) path: Vec<u8>,
-    pub(super) data: FileData,
-    /// Capabilities to set after the last command that clears them.
-    pub(super) capability: Option<Vec<u8>>,
-}
 
 pub(super) fn utimes<'p>(path: &'p [u8], inode: &Inode) -> Command<'p> {
     let time = |time: Timespec| Time {

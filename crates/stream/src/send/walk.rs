@@ -7,10 +7,10 @@ use ubtrfs_tree::{Difference, Item};
 
 use super::differences::{WhichDifferences, find_beside};
 use super::error::Result;
+use super::inode_update::Update;
 use super::job::Job;
-use super::receiver::Progress;
+use super::receiver::{Dir, Progress};
 use super::spilled::{FirstSeen, InodeList};
-use super::update::Update;
 use crate::format::Command;
 
 impl Job<'_> {
@@ -138,7 +138,7 @@ impl Job<'_> {
         let Some(inode) = self.new.inode(ino)? else {
             return Ok(());
         };
-        let path = self.dir_path(super::job::Dir::New(ino))?;
+        let path = self.dir_path(Dir::New(ino))?;
         let command: Command<'_> = super::update::utimes(&path, &inode);
         self.write(&command)
     }

@@ -6,8 +6,8 @@ use ubtrfs_tree::Item;
 
 use super::error::Result;
 use super::inherited::is_handed_down;
+use super::inode_update::Update;
 use super::job::Job;
-use super::update::Update;
 use crate::format::Command;
 
 /// Cleared by writes and by chown.
