@@ -150,7 +150,7 @@ impl Inodes {
     /// Returns whether changes wait for the next operation, as before a `remount,ro`.
     fn is_quiesced(&self) -> bool {
         self.transactions()
-            .is_ok_and(|manager| manager.is_quiesced())
+            .is_ok_and(|manager| manager.cleaner.is_quiesced())
     }
 
     /// Removes an inode from the table after a call, unless another thread uses it.

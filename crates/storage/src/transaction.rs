@@ -1,8 +1,13 @@
 //! Transactions: joining the running one, and committing it.
 //!
-//! From low to high: `failpoint`, `delayed_refs`, `extent_items`, `stripes` < `running`, `barrier`, `reservation` <
-//! `manager`, with `handle`, `data_flush`, `threads`, `cleaner_state`, `background_discard` < `commit` < `open`. The
-//! trait in `reclaim` is implemented by the layer above. Only `data_flush` uses `flush_order`.
+//! From low to high:
+//! - `failpoint`, `delayed_refs`, `extent_items`, `stripes` < `reservation` < `running` < `barrier`;
+//! - the state in `published`, `data_flush`, `cleaner_state` and `log_trees`;
+//! - `manager`, which has all of these;
+//! - `handle`, `device_writes`, `release`, `threads`, `background_discard` < `reserve` < `commit`;
+//! - `log_session`, `open`.
+//!
+//! The trait in `reclaim` is implemented by the layer above. Only data writes and flushes use `flush_order`.
 
 mod background_discard;
 mod barrier;
@@ -11,6 +16,7 @@ mod commit;
 mod data_flush;
 mod data_ref;
 pub(crate) mod delayed_refs;
+mod device_writes;
 mod edit_target;
 pub(crate) mod extent_items;
 pub mod failpoint;
@@ -18,6 +24,8 @@ mod flush_order;
 mod full_commit_reason;
 mod handle;
 mod lifetime;
+mod log_places;
+mod log_session;
 mod log_trees;
 mod manager;
 mod open;
@@ -25,7 +33,9 @@ mod operation_gate;
 mod pending_subvolumes;
 mod published;
 mod reclaim;
+mod release;
 mod reservation;
+mod reserve;
 mod running;
 mod shared_extents;
 mod stats;
@@ -46,7 +56,7 @@ pub use edit_target::{EditTarget, EditsInMemory};
 pub use full_commit_reason::FullCommitReason;
 pub use handle::{Reservation, TransactionHandle};
 pub use lifetime::Lifetime;
-pub use log_trees::{LogOutcome, LogSession};
+pub use log_session::{LogOutcome, LogSession};
 pub use manager::TransactionManager;
 pub use open::TransactionOptions;
 pub use operation_gate::{Entered, OperationGate, OperationGroup};

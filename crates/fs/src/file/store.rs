@@ -94,7 +94,7 @@ impl Drop for Overwriting<'_> {
         // sees the deletion and wakes the cleaner.
         fence(Ordering::SeqCst);
         if self.tree.is_deleted() {
-            self.manager.wake_cleaner();
+            self.manager.cleaner.wake();
         }
     }
 }

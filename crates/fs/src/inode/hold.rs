@@ -64,7 +64,7 @@ impl Inodes {
     pub(crate) fn release_deleted(&self, root: RootId) {
         self.forget_inodes(root);
         if let Ok(manager) = self.transactions() {
-            manager.wake_cleaner();
+            manager.cleaner.wake();
         }
     }
 

@@ -145,7 +145,7 @@ impl Subvolumes {
             item.drop_progress = DiskKey::default();
             item.drop_level = 0;
         });
-        self.inodes.transactions()?.wake_cleaner();
+        self.inodes.transactions()?.cleaner.wake();
         drop(txn);
         drop(locked);
         drop(still);

@@ -44,9 +44,9 @@ impl Volume {
         let manager = self.inodes.transactions()?;
         // An operation that was in progress ends the quiesced state, so try again.
         for _ in 0..QUIESCE_TRIES {
-            manager.set_quiesced(true);
+            manager.cleaner.set_quiesced(true);
             self.sync()?;
-            if manager.is_quiesced() {
+            if manager.cleaner.is_quiesced() {
                 break;
             }
         }
@@ -58,7 +58,7 @@ impl Volume {
     pub fn is_quiesced(&self) -> bool {
         self.inodes
             .transactions()
-            .is_ok_and(|manager| manager.is_quiesced())
+            .is_ok_and(|manager| manager.cleaner.is_quiesced())
     }
 
     /// Commits until all deleted subvolumes are freed.
@@ -70,7 +70,7 @@ impl Volume {
         // A commit in progress may leave something to clean.
         let needs_cleaner = || {
             let _alone = manager.committing.lock();
-            manager.needs_cleaner()
+            manager.cleaner.is_needed()
         };
         while needs_cleaner() {
             self.sync()?;
@@ -134,10 +134,10 @@ impl Volume {
     /// read-only and could not. The kernel's cleaner removes them as well, but later.
     fn remove_unused_groups(&self, manager: &TransactionManager) -> Result<()> {
         manager.release_freed();
-        let is_changed = manager.stats().commits > 0 && !manager.is_quiesced();
+        let is_changed = manager.stats().commits > 0 && !manager.cleaner.is_quiesced();
         if is_changed && !manager.space.unused_groups(manager.committed()).is_empty() {
             // There may be nothing else to commit.
-            manager.wake_cleaner();
+            manager.cleaner.wake();
             manager.commit_running()?;
         }
         Ok(())
@@ -172,7 +172,7 @@ fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
             }
             continue;
         };
-        if (pressed || manager.needs_cleaner()) && manager.commit_running().is_err() {
+        if (pressed || manager.cleaner.is_needed()) && manager.commit_running().is_err() {
             return;
         }
         manager.release_freed();

@@ -84,7 +84,7 @@ impl Volume {
             u64::MAX if start < u64::MAX => u64::MAX,
             len => start.checked_add(len).ok_or(Error::Invalid("range"))?,
         };
-        if !manager.is_quiesced() {
+        if !manager.cleaner.is_quiesced() {
             // Leave the gate after the commit: `keep_going` may wait for a group.
             let _entered = self.enter();
             self.sync()?;

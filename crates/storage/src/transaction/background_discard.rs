@@ -53,7 +53,7 @@ impl TransactionManager {
     }
 
     fn may_discard(&self) -> bool {
-        !self.is_quiesced() && self.check_alive().is_ok()
+        !self.cleaner.is_quiesced() && self.check_alive().is_ok()
     }
 
     /// Returns whether the devices are being read, or were read since the last check. Consecutive reads leave gaps.

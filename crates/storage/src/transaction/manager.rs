@@ -11,7 +11,7 @@
 //! - `running`: shared in operations, exclusive for the freeze;
 //! - `flushing` of `flush_order`: during flushes.
 //!
-//! Not here: reservations (`reservation`), data and flushes (`data_flush`), threads (`threads`), the phases of a
+//! Not here: reservations (`reserve`), data and flushes (`device_writes`), threads (`threads`), the phases of a
 //! commit (`commit`).
 
 use std::fmt::Display;
@@ -67,7 +67,7 @@ pub struct TransactionManager {
     pub(super) lazy_times: Arc<LazyTimes>,
     pub counters: Counters,
     pub threads: Threads,
-    pub(super) cleaner: CleanerState,
+    pub cleaner: CleanerState,
 }
 
 impl TransactionManager {
@@ -220,5 +220,19 @@ impl MarkWatcher for TransactionManager {
         }
         self.roots.pool().end_mirror_repair();
         self.threads.notify_frozen();
+    }
+}
+
+/// Functions for tests of the layers above.
+#[cfg(any(test, feature = "testing"))]
+impl TransactionManager {
+    /// Returns the number of edits in the running transaction.
+    pub fn running_edits(&self) -> u64 {
+        self.running.read().counts().items
+    }
+
+    /// Returns whether any operation has a reservation that it has neither used nor released.
+    pub fn has_reserved(&self) -> bool {
+        self.reservations.has_reserved()
     }
 }

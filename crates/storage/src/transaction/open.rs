@@ -55,7 +55,7 @@ impl TransactionManager {
             options.free_space_tree
         };
         if makes_tree {
-            manager.clear_free_space_tree();
+            manager.cleaner.clear_free_space_tree();
         } else if !has_tree {
             tracing::info!(
                 "the volume has no free-space tree: free space is read from the extent tree"
@@ -64,7 +64,7 @@ impl TransactionManager {
         manager.mark_qgroups_inconsistent()?;
         roots.root_tree_object().note_objectids()?;
         if roots.has_deleted_subvolumes()? {
-            manager.wake_cleaner();
+            manager.cleaner.wake();
         }
         roots.pool().allow_mirror_repair();
         Ok(manager)

@@ -9,10 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use ubtrfs_device::clock;
 use ubtrfs_tree::{Epoch, FrozenSet};
 
-use super::manager::TransactionManager;
 use crate::space::Pinned;
 
 /// Freed space with the epoch of its last possible readers, oldest first.
@@ -22,7 +20,7 @@ pub(crate) struct PinnedByEpoch {
     /// Number of entries that are being released.
     leaving: u64,
     /// Number of entries released so far.
-    released: u64,
+    pub(super) released: u64,
 }
 
 impl PinnedByEpoch {
@@ -36,12 +34,12 @@ impl PinnedByEpoch {
     }
 
     /// Returns the number of commits that have freed space so far.
-    fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.released + self.leaving + self.waiting.len() as u64
     }
 
     /// Takes the oldest entry if its epoch has no readers. Readers of an older epoch may also use space freed later.
-    fn take_unread(&mut self) -> Option<Pinned> {
+    pub(super) fn take_unread(&mut self) -> Option<Pinned> {
         let (epoch, _) = self.waiting.front()?;
         if Arc::strong_count(epoch) > 1 {
             return None;
@@ -51,7 +49,7 @@ impl PinnedByEpoch {
         Some(pinned)
     }
 
-    fn note_released(&mut self) {
+    pub(super) fn note_released(&mut self) {
         self.leaving -= 1;
         self.released += 1;
     }
@@ -61,38 +59,6 @@ impl PinnedByEpoch {
 pub(super) const READERS_TAKE: Duration = Duration::from_millis(1);
 /// Number of times that a release waits for slower or consecutive readers.
 pub(super) const READERS_TRIES: u32 = 100;
-
-impl TransactionManager {
-    /// Makes freed space available as far as RELEASE-1 allows.
-    pub fn release_freed(&self) {
-        let mut has_released = false;
-        while let Some(pinned) = self.take_unread() {
-            self.discard.discard_pinned(&pinned);
-            self.space.unpin(pinned);
-            self.pinned_by_epoch.lock().note_released();
-            has_released = true;
-        }
-        if has_released {
-            self.discard.poke();
-        }
-    }
-
-    fn take_unread(&self) -> Option<Pinned> {
-        self.pinned_by_epoch.lock().take_unread()
-    }
-
-    /// Releases the space freed so far. Waits for current readers, but not for slow ones.
-    pub fn wait_for_readers(&self) {
-        let freed = self.pinned_by_epoch.lock().count();
-        for _ in 0..READERS_TRIES {
-            self.release_freed();
-            if self.pinned_by_epoch.lock().released >= freed {
-                return;
-            }
-            clock::sleep(READERS_TAKE);
-        }
-    }
-}
 
 /// Frozen sets of published commits. Freeing a large one is slow, so readers must not hold the last reference.
 #[derive(Debug, Default)]

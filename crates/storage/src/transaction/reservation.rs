@@ -1,13 +1,13 @@
 //! Reservations: the worst case of each operation is set aside before it joins a transaction.
 //!
-//! From low to high: `estimate` < `worst_case` < `edit_tallies`, `cache` < `metadata` < `reserve`, which waits in
-//! `space_queue`.
+//! From low to high: `estimate` < `worst_case` < `edit_tallies`, `cache` < `metadata`. Operations wait in `space_queue`.
+//!
+//! Not here: reserving for an operation, which may wait for a commit (`reserve`).
 
 mod cache;
 mod edit_tallies;
 mod estimate;
 mod metadata;
-mod reserve;
 mod space_queue;
 mod worst_case;
 

@@ -32,7 +32,7 @@ pub(crate) struct RunningTransaction {
     /// Items for a UUID tree that does not exist yet.
     pub(super) uuids: Mutex<Puts>,
     pub(super) superblock: Mutex<SuperblockEdits>,
-    tallies: EditTallies,
+    pub(super) tallies: EditTallies,
     /// Whether a commit was requested from the background thread.
     asked: AtomicBool,
 }

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::manager::TransactionManager;
 use crate::error::{Error, Result};
 
 pub use super::failpoint::Failpoint;
@@ -57,16 +56,4 @@ pub(super) fn is_refused() -> bool {
     let left = REFUSED_LOG_BLOCK.get();
     REFUSED_LOG_BLOCK.set(left.and_then(|left| left.checked_sub(1)));
     left == Some(0)
-}
-
-impl TransactionManager {
-    /// Returns the number of edits in the running transaction.
-    pub fn running_edits(&self) -> u64 {
-        self.running.read().counts().items
-    }
-
-    /// Returns whether any operation has a reservation that it has neither used nor released.
-    pub fn has_reserved(&self) -> bool {
-        self.reservations.has_reserved()
-    }
 }

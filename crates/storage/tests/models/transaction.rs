@@ -3,20 +3,6 @@
 mod reservation;
 mod tests;
 
-mod running {
-    use super::reservation::{EditCounts, EditTallies};
-
-    /// The counts of the running transaction.
-    #[derive(Debug, Default)]
-    pub(crate) struct RunningTransaction(pub(super) EditTallies);
-
-    impl RunningTransaction {
-        pub(super) fn counts(&self) -> EditCounts {
-            self.0.counts()
-        }
-    }
-}
-
 mod stripes {
     //! Two stripes: one for the thread that loom starts a model with, one for spawned threads.
 

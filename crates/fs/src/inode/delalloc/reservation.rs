@@ -289,7 +289,7 @@ impl Inodes {
         manager.wait_for_readers();
         // If there was nothing to commit, the commit did not adjust the reservation.
         manager.shrink_reservation();
-        Ok(manager.needs_cleaner())
+        Ok(manager.cleaner.is_needed())
     }
 
     /// Returns the estimate for the items of new data. Each extent has a file extent item, an extent item,

@@ -81,7 +81,7 @@ impl Commit<'_> {
         let deleted = self.deleted_subvolumes()?;
         // No space: try again in the next commit.
         let Some(refs) = self.manager.cleaner_refs(self.counts) else {
-            self.manager.wake_cleaner();
+            self.manager.cleaner.wake();
             return Ok(());
         };
         let refs = usize::try_from(refs).unwrap_or(usize::MAX);
@@ -91,7 +91,7 @@ impl Commit<'_> {
         };
         for id in deleted {
             if !self.clean(id, limit)? {
-                self.manager.wake_cleaner();
+                self.manager.cleaner.wake();
                 break;
             }
         }
@@ -141,7 +141,7 @@ impl Commit<'_> {
                 tree.item.drop_progress = DiskKey::from(key);
                 tree.item.drop_level = level;
                 tree.item_is_stale = true;
-                self.manager.note_converted(id, walk.converted_to);
+                self.manager.cleaner.note_converted(id, walk.converted_to);
                 return Ok(false);
             }
         }
@@ -168,7 +168,7 @@ impl Commit<'_> {
             path: Vec::new(),
             limit,
             has_begun: false,
-            converted_to: self.manager.converted_to(id),
+            converted_to: self.manager.cleaner.converted_to(id),
         };
         let mut block = view.read_root()?;
         let mut held_by = RefKey::TreeRoot(id);

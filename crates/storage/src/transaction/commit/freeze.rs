@@ -18,7 +18,7 @@ impl<'v> Commit<'v> {
         let (old, trees, needs_cleaner, roots_in_use) = {
             // RUN-2
             let mut running = manager.running.write();
-            let needs_cleaner = manager.take_needs_cleaner();
+            let needs_cleaner = manager.cleaner.take_request();
             if running.running().is_empty() && !needs_cleaner {
                 drop(running);
                 // Wake waiting threads even without a freeze: there is nothing to wait for.

@@ -50,7 +50,7 @@ impl Commit<'_> {
 
     pub(super) fn rebuild_free_space_tree(&mut self) -> Result<()> {
         let is_invalid = self.uses_free_space_tree() && !self.has_free_space_tree();
-        if !is_invalid && !self.manager.clears_free_space_tree() {
+        if !is_invalid && !self.manager.cleaner.clears_free_space_tree() {
             return Ok(());
         }
         let caches = self.v1_caches(None)?;
@@ -67,7 +67,7 @@ impl Commit<'_> {
         self.edits.drops_v1_cache = true;
         self.edits.use_compat_ro(WHOLE);
         self.rebuilt = true;
-        self.manager.made_free_space_tree();
+        self.manager.cleaner.made_free_space_tree();
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl Commit<'_> {
         self.edits.invalidates_free_space_tree = !compat.contains(CompatRo::BLOCK_GROUP_TREE);
         if self.counts.items > 0 {
             // The space freed by this commit may suffice, so try again in the next one.
-            self.manager.wake_cleaner();
+            self.manager.cleaner.wake();
         }
     }
 

@@ -18,11 +18,11 @@
 use std::sync::Arc;
 
 use super::cache::{ReservationCache, ReservationUnits};
+use super::edit_tallies::EditTallies;
 use super::estimate::{EditCounts, EditEstimate};
 use super::worst_case::TreeSizes;
 use crate::space::Space;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::transaction::running::RunningTransaction;
 
 /// Bounds of the global reserve that is kept free, in bytes. It always suffices for at least one operation that frees space.
 const MIN_KEPT_RESERVE: u64 = 2 << 20;
@@ -122,7 +122,7 @@ impl MetadataReservations {
     /// Reserves a batch and takes `units` of it, if there is space for many more (RESERVATION-CACHE-2).
     pub(in crate::transaction) fn take_batch(
         &self,
-        running: &RunningTransaction,
+        running: &EditTallies,
         lazy: EditCounts,
         units: ReservationUnits,
     ) -> bool {
@@ -165,7 +165,7 @@ impl MetadataReservations {
     /// is not enough space. An operation that frees space `may_use_global_reserve`.
     pub(in crate::transaction) fn reserve_space(
         &self,
-        running: &RunningTransaction,
+        running: &EditTallies,
         lazy: EditCounts,
         may_use_global_reserve: bool,
     ) -> bool {
@@ -178,7 +178,7 @@ impl MetadataReservations {
     }
 
     /// Releases the excess over a reduced need. No other thread may reserve concurrently.
-    pub(in crate::transaction) fn shrink_to(&self, running: &RunningTransaction, lazy: EditCounts) {
+    pub(in crate::transaction) fn shrink_to(&self, running: &EditTallies, lazy: EditCounts) {
         self.drain_cache();
         let need = self.need(running, lazy);
         let with_kept = need.saturating_add(self.global_reserve(need));
@@ -193,7 +193,7 @@ impl MetadataReservations {
     }
 
     /// Returns the worst-case need in bytes for all edits so far, for all reservations and for `more`.
-    fn need(&self, running: &RunningTransaction, more: EditCounts) -> u64 {
+    fn need(&self, running: &EditTallies, more: EditCounts) -> u64 {
         // RESERVATION-2. Edits that replace a reservation concurrently count twice. In the other order, they might not
         // count.
         let reserved = self.reserved().and(more);
@@ -255,7 +255,7 @@ impl MetadataReservations {
     pub(in crate::transaction) fn reserve_for_cleaner(
         &self,
         counts: EditCounts,
-        running: &RunningTransaction,
+        running: &EditTallies,
         most: u64,
     ) -> Option<u64> {
         self.drain_cache();
@@ -293,7 +293,7 @@ impl MetadataReservations {
         &self,
         counts: EditCounts,
         more: EditCounts,
-        running: &RunningTransaction,
+        running: &EditTallies,
     ) -> bool {
         self.drain_cache();
         let sizes = self.sizes();

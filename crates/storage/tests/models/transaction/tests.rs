@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::reservation::{EditCounts, EditEstimate, MetadataReservations, ReservationUnits};
-use super::running::RunningTransaction;
+use super::reservation::{
+    EditCounts, EditEstimate, EditTallies, MetadataReservations, ReservationUnits,
+};
 use super::stripes;
 use crate::check;
 use crate::space::Space;
@@ -34,7 +35,7 @@ fn cost_of(items: u64) -> EditCounts {
 struct Volume {
     space: Arc<Space>,
     reservations: MetadataReservations,
-    running: RunningTransaction,
+    running: EditTallies,
 }
 
 impl Volume {
@@ -45,7 +46,7 @@ impl Volume {
         Arc::new(Volume {
             space,
             reservations,
-            running: RunningTransaction::default(),
+            running: EditTallies::default(),
         })
     }
 
@@ -62,7 +63,7 @@ impl Volume {
     /// Edits `items` items.
     fn edit(&self, items: u64) {
         let cost = cost_of(items);
-        self.running.0.grew(cost.bytes as i64, cost.items);
+        self.running.grew(cost.bytes as i64, cost.items);
     }
 
     /// Asserts that at least `need` bytes are reserved for commits.

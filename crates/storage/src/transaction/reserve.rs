@@ -1,21 +1,20 @@
 //! Reservation of memory and metadata space for operations, and reclaiming of space.
 //!
 //! Locks: callers of `reserve_metadata` must not hold any: it may wait for a commit, which writes back files.
-//! Not here: the counting of reservations (`metadata`), the order of waiting operations (`space_queue`).
+//! Not here: the counting of reservations and the order of waiting operations (`reservation`).
 
 use std::sync::{Arc, Weak};
 
 use ubtrfs_device::{clock, nonblocking};
 use ubtrfs_format::ids::Transid;
 
-use super::cache::ReservationUnits;
-use super::estimate::{EditCounts, EditEstimate};
+use super::handle::Reservation;
+use super::manager::TransactionManager;
+use super::published::{READERS_TAKE, READERS_TRIES};
+use super::reclaim::{SpaceReclaim, assert_outside_transactions};
+use super::reservation::{EditCounts, EditEstimate, ReservationUnits};
+use super::running::RunningTransaction;
 use crate::error::{Error, Result};
-use crate::transaction::handle::Reservation;
-use crate::transaction::manager::TransactionManager;
-use crate::transaction::published::{READERS_TAKE, READERS_TRIES};
-use crate::transaction::reclaim::{SpaceReclaim, assert_outside_transactions};
-use crate::transaction::running::RunningTransaction;
 
 /// Number of attempts while other threads use up reclaimed space. Operations that free space get more of them.
 const TRIES: usize = 4;
@@ -29,8 +28,8 @@ impl TransactionManager {
     pub fn reserve_metadata(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
         self.check_alive()?;
         // A change ends the suspension of background work.
-        if self.is_quiesced() {
-            self.set_quiesced(false);
+        if self.cleaner.is_quiesced() {
+            self.cleaner.set_quiesced(false);
         }
         // Fast path: changes no counter shared by all threads.
         if let Some(reservation) = self.take_cached(cost) {
@@ -127,7 +126,7 @@ impl TransactionManager {
             self.commit_running()?;
             // A further commit may free more: one in progress holds a reservation, and the cleaner may need one for
             // itself.
-            let comes_more = self.reservations.is_committing() || self.needs_cleaner();
+            let comes_more = self.reservations.is_committing() || self.cleaner.is_needed();
             // Must precede the retry: operations that leave in between may have caused it to fail.
             let has_reserved = self.reservations.has_reserved();
             let is_all_there = !has_reserved && self.running.read().edits() == 0;
@@ -237,13 +236,13 @@ impl TransactionManager {
 
     /// Reserves for the cleaner, and returns the number of references that it may change in the commit of `counts`.
     /// Returns None if there is not enough space while other work needs it.
-    pub(in crate::transaction) fn cleaner_refs(&self, counts: EditCounts) -> Option<u64> {
+    pub(super) fn cleaner_refs(&self, counts: EditCounts) -> Option<u64> {
         const REF_BYTES: u64 = 640;
         let most = self.delta_budget_bytes / REF_BYTES;
         let running = self.running.read();
         let refs = self
             .reservations
-            .reserve_for_cleaner(counts, &running, most);
+            .reserve_for_cleaner(counts, &running.tallies, most);
         // If there is no other work, only the cleaner can make room, so it proceeds (CLEAN-2).
         let is_alone = counts.items == 0 && running.edits() == 0;
         // A leaf is dropped as a whole, which may exceed the limit by its references.
@@ -253,20 +252,17 @@ impl TransactionManager {
     }
 
     /// Reserves space for `more` in the commit of `counts`, which no operation has reserved. Returns whether it fits.
-    pub(in crate::transaction) fn extend_commit_reservation(
-        &self,
-        counts: EditCounts,
-        more: EditCounts,
-    ) -> bool {
+    pub(super) fn extend_commit_reservation(&self, counts: EditCounts, more: EditCounts) -> bool {
         let running = self.running.read();
         self.reservations
-            .extend_commit_reservation(counts, more, &running)
+            .extend_commit_reservation(counts, more, &running.tallies)
     }
 
     /// Releases excess reservations after a commit, or after an operation has given up.
     pub fn shrink_reservation(&self) {
         let running = self.running.write();
-        self.reservations.shrink_to(running.running(), self.lazy());
+        let tallies = &running.running().tallies;
+        self.reservations.shrink_to(tallies, self.lazy());
     }
 
     /// Reserves `cost` if there is space for it in addition to all edits so far and all other reservations.
@@ -277,8 +273,11 @@ impl TransactionManager {
     ) -> Option<Reservation<'_>> {
         let reservation = Reservation::make(self, cost.counts);
         let reserved = || {
-            self.reservations
-                .reserve_space(running, self.lazy(), cost.may_use_global_reserve)
+            self.reservations.reserve_space(
+                &running.tallies,
+                self.lazy(),
+                cost.may_use_global_reserve,
+            )
         };
         (reserved() || self.reservations.drain_cache() && reserved()).then_some(reservation)
     }
@@ -297,7 +296,9 @@ impl TransactionManager {
         cost: EditEstimate,
     ) -> Option<Reservation<'_>> {
         let units = ReservationUnits::of(cost.counts)?;
-        let taken = self.reservations.take_batch(running, self.lazy(), units);
+        let taken = self
+            .reservations
+            .take_batch(&running.tallies, self.lazy(), units);
         taken.then(|| Reservation::of_units(self, units))
     }
 
