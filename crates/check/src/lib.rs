@@ -49,7 +49,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_device::progress::Progress;
-use ubtrfs_device::{BlockDevice, CopyChoice, Pool, PoolOptions};
+use ubtrfs_device::{BlockDevice, CopyChoice, DeviceName, Pool, PoolOptions};
 
 pub use error::CheckError;
 pub use fault::{Fault, Severity};
@@ -57,14 +57,14 @@ pub use issue::{Issue, Place};
 pub use options::{CheckOptions, Phase};
 pub use report::{Figures, Report};
 
-/// Checks the volume on `paths`, including other devices of it found by a scan. Its phases are reported to `progress`.
-pub fn check(
-    paths: &[PathBuf],
+/// Checks the volume on the named devices, including other devices of it found by a scan. Its phases are reported to `progress`.
+pub fn check<D: Clone + Into<DeviceName>>(
+    devices: &[D],
     options: &CheckOptions,
     progress: &mut dyn Progress,
 ) -> Result<Report, CheckError> {
     let pool_options = pool_options().scan(options.scan.clone());
-    check_pool(Pool::open(paths, &pool_options)?, options, progress)
+    check_pool(Pool::open(devices, &pool_options)?, options, progress)
 }
 
 /// Checks the volume on open devices; the paths are only for messages.

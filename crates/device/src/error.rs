@@ -12,6 +12,7 @@ use ubtrfs_format::superblock::SuperblockError;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::chunk_problem::ChunkProblem;
+use crate::device_name::UnsupportedScheme;
 use crate::errno::errno_of;
 use crate::nonblocking::{self, WouldBlock};
 use crate::signature::Signature;
@@ -22,6 +23,8 @@ pub enum DeviceError {
     WouldBlock(#[from] WouldBlock),
     #[error("no device given")]
     NoDevice,
+    #[error(transparent)]
+    Scheme(#[from] UnsupportedScheme),
     #[error("cannot open {}: {source}", path.display())]
     Open { path: PathBuf, source: io::Error },
     #[error("{} is {kind}, not an image file or a block device", path.display())]
@@ -266,7 +269,7 @@ impl DeviceError {
             | DeviceError::NoChunk { .. }
             | DeviceError::NoMirror { .. }
             | DeviceError::Rebuild { .. } => Errno::UCLEAN,
-            DeviceError::Unsupported { .. } => Errno::OPNOTSUPP,
+            DeviceError::Unsupported { .. } | DeviceError::Scheme(_) => Errno::OPNOTSUPP,
             DeviceError::Unwritable { .. }
             | DeviceError::Foreign { .. }
             | DeviceError::TotalBytes { .. }

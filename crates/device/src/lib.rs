@@ -16,6 +16,7 @@ mod chunk_map;
 mod chunk_problem;
 mod claim;
 pub mod clock;
+mod device_name;
 mod discard_geometry;
 mod errno;
 mod error;
@@ -53,6 +54,7 @@ pub use block_device::{BlockDevice, DeviceDiscard, DeviceRead, DeviceWrite, Past
 pub use chunk_map::{ChunkMap, ChunkStripe, MappedChunk, STRIPE_LEN};
 pub use chunk_problem::ChunkProblem;
 pub use claim::DeviceClaim;
+pub use device_name::{DeviceName, DeviceUri, UnsupportedScheme};
 pub use discard_geometry::DiscardGeometry;
 pub use errno::{errno_of, kind_of};
 pub use error::{

@@ -37,6 +37,7 @@ use ubtrfs_format::uuid::Uuid;
 use crate::access::Access;
 use crate::block_device::BlockDevice;
 use crate::chunk_map::{ChunkMap, ChunkStripe, MappedChunk};
+use crate::device_name::DeviceName;
 use crate::error::{DeviceError, Holder};
 use crate::read_errors::{ReadErrorRecord, ReadErrors};
 use crate::superblock::CopyChoice;
@@ -187,9 +188,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Opens the devices at `paths`, and others of the same volume that a scan finds.
-    pub fn open(paths: &[PathBuf], options: &PoolOptions) -> Result<Pool, DeviceError> {
-        let found = assemble::open_paths(paths, options)?;
+    /// Opens the named devices, and others of the same volume that a scan finds.
+    pub fn open<D: Clone + Into<DeviceName>>(
+        devices: &[D],
+        options: &PoolOptions,
+    ) -> Result<Pool, DeviceError> {
+        let names: Vec<DeviceName> = devices.iter().cloned().map(Into::into).collect();
+        let found = assemble::open_named(&names, options)?;
         Self::assemble(found, options)
     }
 

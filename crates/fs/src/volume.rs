@@ -25,7 +25,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ubtrfs_device::{BlockDevice, Pool, nonblocking};
+use ubtrfs_device::{BlockDevice, DeviceName, Pool, nonblocking};
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_storage::roots::{Roots, backups, check_writable};
 use ubtrfs_storage::{SpaceReclaim, TransactionManager, WriterStats};
@@ -61,9 +61,12 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Opens the volume on `paths` and on devices found with them.
-    pub fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Arc<Volume>> {
-        let pool = Pool::open(paths, &options.pool_options())?;
+    /// Opens the volume on the named devices, and on devices found with them.
+    pub fn open<D: Clone + Into<DeviceName>>(
+        devices: &[D],
+        options: &OpenOptions,
+    ) -> Result<Arc<Volume>> {
+        let pool = Pool::open(devices, &options.pool_options())?;
         Self::from_pool(pool, options)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ubtrfs_check::CheckOptions;
 use ubtrfs_device::progress::Progress;
-use ubtrfs_device::{BlockDevice, Holder, Pool};
+use ubtrfs_device::{BlockDevice, DeviceName, Holder, Pool};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::uuid::Uuid;
 
@@ -182,7 +182,7 @@ impl Checker {
         self
     }
 
-    /// Checks the volume on `path` and its other devices.
+    /// Checks the volume on `device` and its other devices.
     ///
     /// # Errors
     ///
@@ -191,8 +191,8 @@ impl Checker {
     /// - records that exceed the memory limit cannot be written
     ///
     /// A damaged volume is not an error of this function, but an issue.
-    pub fn check(&self, path: impl AsRef<Path>) -> Result<CheckReport> {
-        self.open(&[path])?.run(&mut ())
+    pub fn check(&self, device: impl Into<DeviceName>) -> Result<CheckReport> {
+        self.open(&[device.into()])?.run(&mut ())
     }
 
     /// Checks a volume on the caller's own devices; the paths are names for messages.
@@ -211,7 +211,7 @@ impl Checker {
         self.opened(pool, shown).run(&mut ())
     }
 
-    /// Opens the volume on all of `paths` and its other devices, for a check that begins later or reports its progress.
+    /// Opens the volume on all of `devices` and its other devices, for a check that begins later or reports its progress.
     ///
     /// Devices that other programs have open are accepted: [`OpenCheck::holders`] lists them.
     ///
@@ -219,11 +219,14 @@ impl Checker {
     ///
     /// A file does not exist (`NotFound`), it contains no btrfs (`InvalidData`), or this library or command has it open
     /// for writing (`ResourceBusy`).
-    pub fn open<P: AsRef<Path>>(&self, paths: &[P]) -> Result<OpenCheck> {
-        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-        let shown = paths.first().cloned().unwrap_or_default();
+    pub fn open<D: Clone + Into<DeviceName>>(&self, devices: &[D]) -> Result<OpenCheck> {
+        let names: Vec<DeviceName> = devices.iter().cloned().map(Into::into).collect();
+        let shown = names
+            .first()
+            .map_or(Path::new(""), DeviceName::as_path)
+            .to_owned();
         let options = ubtrfs_check::pool_options().scan(self.options.scan.clone());
-        let pool = Pool::open(&paths, &options).naming("check", &shown)?;
+        let pool = Pool::open(&names, &options).naming("check", &shown)?;
         Ok(self.opened(pool, shown))
     }
 

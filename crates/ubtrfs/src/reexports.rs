@@ -226,6 +226,18 @@ pub use ubtrfs_device::MemDevice;
 /// The access mode of a [`FileDevice`](crate::FileDevice), which has an example.
 pub use ubtrfs_device::Access as DeviceAccess;
 
+/// The name of a device or an image: a path, or a URI with a scheme. A device with a URI cannot be opened yet.
+///
+/// ```
+/// use ubtrfs::DeviceName;
+///
+/// let (device, path) = DeviceName::split("volume.img:/etc/fstab".as_ref());
+/// assert_eq!(device, DeviceName::from("volume.img"));
+/// assert_eq!(path, b"/etc/fstab");
+/// ```
+pub use ubtrfs_device::DeviceName;
+pub use ubtrfs_device::{DeviceUri, UnsupportedScheme};
+
 /// Returns the number of bytes of memory that this process may use before the kernel kills or throttles it.
 ///
 /// It is the memory of the machine, or the lowest limit of its control groups. For

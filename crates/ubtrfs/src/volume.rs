@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use ubtrfs_device::DeviceName;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fs::{Error as EngineError, FileId};
@@ -68,8 +69,8 @@ impl Volume {
     /// # Errors
     ///
     /// As [`Builder::open`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Volume> {
-        Volume::builder().open(path)
+    pub fn open(device: impl Into<DeviceName>) -> Result<Volume> {
+        Volume::builder().open(device)
     }
 
     /// Opens a volume read-only. Other processes may also open it read-only.
@@ -77,8 +78,8 @@ impl Volume {
     /// # Errors
     ///
     /// As [`Builder::open`].
-    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Volume> {
-        Volume::builder().read_only(true).open(path)
+    pub fn open_read_only(device: impl Into<DeviceName>) -> Result<Volume> {
+        Volume::builder().read_only(true).open(device)
     }
 
     /// Creates a volume in a new file; see [`Builder::create`].

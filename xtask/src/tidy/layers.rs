@@ -33,8 +33,8 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "device",
         &[
-            "access block_discard chunk_problem clock discard_geometry errno file_clone lock_table memory_limit nonblocking parity \
-             process random read_errors registration signature thread",
+            "access block_discard chunk_problem clock device_name discard_geometry errno file_clone lock_table memory_limit \
+             nonblocking parity process random read_errors registration signature thread",
             "callers_lock loop_status mark progress uring",
             "loop_device",
             "error",

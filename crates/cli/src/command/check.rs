@@ -6,15 +6,15 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde::Serialize;
 use ubtrfs::{
-    CheckIssue, CheckReport, Checker, DeviceAccess, Event, Holder, OpenCheck, PhaseProgress,
-    Severity, memory_limit,
+    CheckIssue, CheckReport, Checker, DeviceAccess, DeviceName, Event, Holder, OpenCheck,
+    PhaseProgress, Severity, memory_limit,
 };
 use ubtrfs_device::clock;
 
@@ -38,7 +38,7 @@ const PROGRESS: &str = "{spinner} [{elapsed_precise}] {wide_msg}";
 pub(crate) struct Check {
     /// The devices or images of the volume
     #[arg(required = true, value_name = "PATH")]
-    paths: Vec<PathBuf>,
+    named: Vec<DeviceName>,
     /// Take the trees from this copy of the superblock: 0, 1 or 2
     #[arg(short, long = "super", value_name = "COPY")]
     super_: Option<usize>,
@@ -110,7 +110,7 @@ impl Check {
         let quiet = self.quiet || console.quiet;
         let is_text = !console.is_json() && !quiet;
         let shows_progress = is_text || self.progress && !quiet;
-        let shown = Escaped::of(&self.paths[0]).to_string();
+        let shown = Escaped::of(self.named[0].as_path()).to_string();
         if is_text {
             writeln!(console.out, "Opening filesystem to check...")?;
         }
@@ -182,10 +182,10 @@ impl Check {
     }
 
     fn open(&self, console: &mut Console) -> anyhow::Result<OpenCheck> {
-        let paths = self.devices.all_named(&self.paths)?;
-        let places = self.devices.places(&paths, DeviceAccess::Read)?;
+        let names = self.devices.all_named(&self.named)?;
+        let places = self.devices.places(&names, DeviceAccess::Read)?;
         let checker = self.checker().scan(places);
-        let open = || Ok(checker.open(&paths).reason()?);
+        let open = || Ok(checker.open(&names).reason()?);
         let check = held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)?;
         for (path, holder) in check.holders() {
             if !is_mounted(&holder) {

@@ -102,7 +102,7 @@ impl Ln {
     /// nothing else could follow the link.
     fn text_of(&self, changes: &Changes<'_>, to: &OsString) -> OsString {
         let location = Location::parse(to);
-        let is_split = location.image.as_os_str() != to;
+        let is_split = !location.is_whole(to);
         if is_split && self.link.session().is_none() && changes.opened(&location).is_some() {
             OsString::from_vec(location.path)
         } else {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use ubtrfs_device::{Access, DeviceError, Holder};
+use ubtrfs_device::{Access, DeviceError, DeviceName, Holder};
 use ubtrfs_fs::{LEAST_MEMORY_BYTES, Volume, WordGroup};
 use ubtrfs_fuse::mount::{
     self, Launched, MountError, Options, Readiness, Remount, Remounted, Session, WithoutEffect,
@@ -76,9 +76,9 @@ impl Mount {
         }
         if std::env::var_os(SERVE).is_some() {
             let readiness = Some(Readiness::inherit()?);
-            self.serve(image, mountpoint, &options, readiness, program)
+            self.serve(&image.into(), mountpoint, &options, readiness, program)
         } else if self.foreground {
-            self.serve(image, mountpoint, &options, None, program)
+            self.serve(&image.into(), mountpoint, &options, None, program)
         } else {
             self.serve_in_background(console)
         }
@@ -172,7 +172,7 @@ impl Mount {
     /// Mounts the volume, and returns when it has been unmounted.
     fn serve(
         &self,
-        image: &Path,
+        image: &DeviceName,
         mountpoint: &Path,
         options: &Options,
         readiness: Option<Readiness>,
@@ -185,13 +185,17 @@ impl Mount {
             tracing::debug!(%error, "the server keeps all capabilities");
         }
         say_without_effect(&options.without_effect);
-        let shown = image.display();
-        let image = image
-            .canonicalize()
-            .with_context(|| format!("cannot access '{shown}'"))?;
+        let shown = image;
+        let image = match image {
+            DeviceName::Path(path) => DeviceName::Path(
+                path.canonicalize()
+                    .with_context(|| format!("cannot access '{shown}'"))?,
+            ),
+            DeviceName::Uri(_) => image.clone(),
+        };
         let source = match &options.fsname {
             Some(name) => OsString::from_vec(name.clone()).into(),
-            None => image.clone(),
+            None => image.as_path().to_owned(),
         };
         // The kernel clears a huge page at once, which delays a request by half a millisecond or more.
         let _ = rustix::thread::disable_transparent_huge_pages(true);
@@ -233,9 +237,9 @@ impl Mount {
     }
 
     /// Opens the volume for writing, unless read-only is requested or its source is write-protected.
-    fn open(&self, image: &Path, options: &Options) -> anyhow::Result<Arc<Volume>> {
-        let mut paths = vec![image.to_owned()];
-        paths.extend_from_slice(&options.devices);
+    fn open(&self, image: &DeviceName, options: &Options) -> anyhow::Result<Arc<Volume>> {
+        let mut names = vec![image.clone()];
+        names.extend_from_slice(&options.devices);
         let devices = self
             .devices
             .clone()
@@ -247,10 +251,10 @@ impl Mount {
                 Access::Read
             };
             let open = || {
-                devices.open_with(&paths, access, |paths, places| {
+                devices.open_with(&names, access, |names, places| {
                     let options = options.open_options(writable);
                     let options = options.degraded(devices.is_degraded()).scan(places);
-                    Ok(Volume::open(paths, &options)?)
+                    Ok(Volume::open(names, &options)?)
                 })
             };
             held::when_free(Duration::ZERO, open).map_err(name_the_mount)

@@ -142,7 +142,7 @@ impl Send {
 
     fn find(&self, volume: &Volume, of: &Location, role: &str) -> anyhow::Result<Named> {
         let first = &self.subvolumes[0];
-        if of.session().is_none() && !is_same_file(&of.image, &first.image) {
+        if of.session().is_none() && !is_same_file(of.image.as_path(), first.image.as_path()) {
             bail!("all subvolumes must be from the same filesystem");
         }
         let Some(subvolume) = self.volume.find(volume.clone(), of)?.subvolume()? else {

@@ -119,7 +119,11 @@ impl Shell {
             }
         };
         let files = self.volume.root(&volume)?;
-        let session = Session::of_shell(self.location.image.clone(), volume.clone(), files);
+        let session = Session::of_shell(
+            self.location.image.as_path().to_owned(),
+            volume.clone(),
+            files,
+        );
         session.set_dir(directory(&session, &self.location)?);
         let session = Arc::new(session);
         let outcome = self.lines(&session, console, program);

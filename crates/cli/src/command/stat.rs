@@ -87,7 +87,7 @@ fn print(
     let owners = HostOwners::load();
     let io_block = 4096;
     let out = &mut console.out;
-    write!(out, "  File: {}:", Escaped::of(&location.image))?;
+    write!(out, "  File: {}:", Escaped::of(location.image.as_path()))?;
     write!(out, "{}", Escaped(&location.path))?;
     if let Some(target) = &stat.target {
         write!(out, " -> {}", Escaped(target))?;

@@ -289,7 +289,7 @@ impl<'a> Changes<'a> {
                 .find(|volume| volume.is_same(session.volume()))
                 .cloned();
         }
-        let image = location.image.metadata().ok()?;
+        let image = location.image.as_path().metadata().ok()?;
         let mut volumes = self.open.iter().map(|open| &open.volume);
         volumes.find(|volume| volume.lies_on(&image)).cloned()
     }
@@ -301,7 +301,7 @@ impl<'a> Changes<'a> {
             _ if a.session().is_some() || b.session().is_some() => {
                 a.session().is_some() == b.session().is_some()
             }
-            _ => is_same_file(&a.image, &b.image),
+            _ => a.image == b.image || is_same_file(a.image.as_path(), b.image.as_path()),
         }
     }
 
@@ -372,7 +372,7 @@ impl OpenImage {
         if self.location.session().is_some() {
             return Ok(());
         }
-        let image = Escaped::of(&self.location.image);
+        let image = Escaped::of(self.location.image.as_path());
         let committed = commit(&self.volume).reason();
         committed.with_context(|| format!("cannot commit to '{image}'"))
     }

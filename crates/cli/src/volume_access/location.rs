@@ -1,7 +1,6 @@
 //! `IMAGE:/path`: a volume and a path within it.
 //!
-//! An image's name may contain colons, and a path within a volume may contain `:/`. The argument is split at
-//! the last place where the left part exists and is not a folder.
+//! Not here: where an argument is split, and names of devices (`DeviceName`).
 
 use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +11,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::builder::{TypedValueParser, ValueParserFactory};
-use ubtrfs::{DeviceAccess, DiscardMode, Subvolume, Volume, memory_limit, sibling_devices};
+use ubtrfs::{
+    DeviceAccess, DeviceName, DiscardMode, Subvolume, Volume, memory_limit, sibling_devices,
+};
 
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::held;
@@ -25,7 +26,7 @@ mod tests;
 /// A volume and a path within it, as written on the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Location {
-    pub(crate) image: PathBuf,
+    pub(crate) image: DeviceName,
     /// Begins with a slash.
     pub(crate) path: Vec<u8>,
     /// The session of the shell or mount, if the path is in its volume.
@@ -41,7 +42,7 @@ impl Location {
     pub(crate) fn within(session: &Arc<Session>, argument: &[u8]) -> Location {
         let path = session.absolute(argument);
         Location {
-            image: session.place().to_owned(),
+            image: session.place().into(),
             is_elsewhere: path.is_none(),
             path: path.unwrap_or_else(|| argument.to_vec()),
             session: Some(Arc::clone(session)),
@@ -58,7 +59,7 @@ impl Location {
         }
     }
 
-    fn of_image(image: PathBuf, path: Vec<u8>) -> Location {
+    fn of_image(image: DeviceName, path: Vec<u8>) -> Location {
         Location {
             image,
             path,
@@ -88,13 +89,13 @@ impl Location {
     pub(crate) fn written(path: &OsStr) -> Location {
         Location {
             written: Some(path.as_bytes().to_vec()),
-            ..Location::of_whole(path)
+            ..Location::of_image(DeviceName::Path(path.into()), b"/".to_vec())
         }
     }
 
     /// Returns the original path in a mount.
     pub(crate) fn written_path(&self) -> &Path {
-        &self.image
+        self.image.as_path()
     }
 
     pub(crate) fn session(&self) -> Option<&Arc<Session>> {
@@ -115,30 +116,17 @@ impl Location {
 
     /// Creates the location of the root of an image.
     pub(crate) fn of_whole(image: &OsStr) -> Location {
-        Location::of_image(PathBuf::from(image), b"/".to_vec())
+        Location::of_image(image.into(), b"/".to_vec())
     }
 
     pub(crate) fn parse(argument: &OsStr) -> Location {
-        Location::parse_with(argument, &|path| path.exists() && !path.is_dir())
+        let (image, path) = DeviceName::split(argument);
+        Location::of_image(image, path)
     }
 
-    fn parse_with(argument: &OsStr, is_image: &dyn Fn(&Path) -> bool) -> Location {
-        let bytes = argument.as_bytes();
-        let split_at = |at: usize| {
-            let image = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
-            Location::of_image(image, bytes[at + 1..].to_vec())
-        };
-        let whole = Location::of_whole(argument);
-        if is_image(&whole.image) {
-            return whole;
-        }
-        let splits = splits(bytes);
-        splits
-            .iter()
-            .map(|&at| split_at(at))
-            .find(|split| is_image(&split.image))
-            .or_else(|| splits.first().map(|&at| split_at(at)))
-            .unwrap_or(whole)
+    /// Returns whether an argument names a device and nothing in its volume.
+    pub(crate) fn is_whole(&self, argument: &OsStr) -> bool {
+        self.image.as_os_str() == argument
     }
 
     /// Returns the path within the volume, for the library.
@@ -151,14 +139,6 @@ impl Location {
         let mut names = self.path.split(|&byte| byte == b'/');
         names.rfind(|name| !name.is_empty() && *name != b".")
     }
-}
-
-/// Returns the places where an argument could be split, last first.
-fn splits(bytes: &[u8]) -> Vec<usize> {
-    (1..bytes.len())
-        .rev()
-        .filter(|&at| bytes[at..].starts_with(b":/"))
-        .collect()
 }
 
 impl fmt::Display for Location {
@@ -235,7 +215,7 @@ impl ValueParserFactory for Location {
 pub(crate) struct DeviceOptions {
     /// Another device or image of the same volume; repeat for each
     #[arg(long = "device", value_name = "DEVICE")]
-    devices: Vec<PathBuf>,
+    devices: Vec<DeviceName>,
     /// Search this directory for the volume's other devices (/dev: all block devices), instead of the directory of the
     /// one that is named; repeat for more
     #[arg(long = "scan", value_name = "DIR")]
@@ -350,11 +330,11 @@ impl DeviceOptions {
         }
     }
 
-    pub(crate) fn open_all(&self, images: &[PathBuf]) -> anyhow::Result<Volume> {
+    pub(crate) fn open_all(&self, images: &[DeviceName]) -> anyhow::Result<Volume> {
         self.open_images(images, DeviceAccess::Read)
     }
 
-    fn open_images(&self, images: &[PathBuf], access: DeviceAccess) -> anyhow::Result<Volume> {
+    fn open_images(&self, images: &[DeviceName], access: DeviceAccess) -> anyhow::Result<Volume> {
         let builder = match access {
             DeviceAccess::Read => Volume::builder().read_only(true),
             // A command commits at its end.
@@ -375,8 +355,8 @@ impl DeviceOptions {
         let builder = builder.lazy_times(self.lazy_times);
         let builder = builder.degraded(self.degraded).memory_bytes(memory_limit());
         let open = || {
-            self.open_with(images, access, |paths, places| {
-                Ok(builder.clone().scan(places).open_all(paths).reason()?)
+            self.open_with(images, access, |names, places| {
+                Ok(builder.clone().scan(places).open_all(names).reason()?)
             })
         };
         held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)
@@ -386,17 +366,17 @@ impl DeviceOptions {
     /// the places of further devices.
     pub(crate) fn open_with<T>(
         &self,
-        images: &[PathBuf],
+        images: &[DeviceName],
         access: DeviceAccess,
-        open: impl FnOnce(&[PathBuf], Vec<PathBuf>) -> anyhow::Result<T>,
+        open: impl FnOnce(&[DeviceName], Vec<PathBuf>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let paths = self.all_named(images)?;
+        let names = self.all_named(images)?;
         let not_open = || {
-            let shown = Escaped::of(&images[0]);
+            let shown = Escaped::of(images[0].as_path());
             format!("cannot open '{shown}'")
         };
-        let places = self.places(&paths, access).with_context(not_open)?;
-        open(&paths, places).with_context(not_open)
+        let places = self.places(&names, access).with_context(not_open)?;
+        open(&names, places).with_context(not_open)
     }
 
     pub(crate) fn is_degraded(&self) -> bool {
@@ -404,26 +384,29 @@ impl DeviceOptions {
     }
 
     /// Returns the images, and the devices named by these options.
-    pub(crate) fn all_named(&self, images: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
-        let mut paths = images.to_vec();
-        paths.extend(self.devices.iter().cloned());
-        for path in &paths {
-            check_accessible(path)?;
+    pub(crate) fn all_named(&self, images: &[DeviceName]) -> anyhow::Result<Vec<DeviceName>> {
+        let mut names = images.to_vec();
+        names.extend(self.devices.iter().cloned());
+        for name in &names {
+            if let DeviceName::Path(path) = name {
+                check_accessible(path)?;
+            }
         }
-        Ok(paths)
+        Ok(names)
     }
 
     /// Returns the places of a volume's other devices: those of these options, or the folders of the named
     /// devices.
     pub(crate) fn places(
         &self,
-        named: &[PathBuf],
+        named: &[DeviceName],
         access: DeviceAccess,
     ) -> Result<Vec<PathBuf>, Reason> {
         if self.only_named || !self.scan.is_empty() {
             return Ok(self.scan.clone());
         }
-        sibling_devices(named, access).reason()
+        let paths: Vec<_> = named.iter().map(DeviceName::as_path).collect();
+        sibling_devices(&paths, access).reason()
     }
 
     /// Returns these options, with missing devices allowed if they or `degraded` allow it.
@@ -438,7 +421,7 @@ impl DeviceOptions {
         &self.scan
     }
 
-    pub(crate) fn devices(&self) -> &[PathBuf] {
+    pub(crate) fn devices(&self) -> &[DeviceName] {
         &self.devices
     }
 }
@@ -546,7 +529,12 @@ impl VolumeOptions {
     pub(crate) fn of_several(&self) -> VolumeOptions {
         let mut options = self.clone();
         let devices = std::mem::take(&mut options.devices.devices);
-        options.devices.scan.extend(devices);
+        for device in devices {
+            match device {
+                DeviceName::Path(path) => options.devices.scan.push(path),
+                uri @ DeviceName::Uri(_) => options.devices.devices.push(uri),
+            }
+        }
         options
     }
 

@@ -1,7 +1,7 @@
 //! An argument that names a file of this machine or in a volume.
 //!
 //! `IMAGE:/path` is in a volume if IMAGE exists and is not a directory, or if nothing with the whole name
-//! exists. In a shell every path is in its volume unless it begins with `host:`.
+//! exists. A URI of a device is in its volume, also without a path. In a shell every path is in its volume unless it begins with `host:`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use clap::builder::{TypedValueParser, ValueParserFactory};
+use ubtrfs::DeviceName;
 
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::location::{Location, VolumeOptions};
@@ -48,9 +49,13 @@ impl Operand {
             };
         }
         let location = Location::parse(argument);
-        let is_whole = location.image.as_os_str() == argument;
-        let is_image = !location.image.is_dir() && location.image.exists();
-        if is_whole || !is_image && Path::new(argument).symlink_metadata().is_ok() {
+        let DeviceName::Path(image) = &location.image else {
+            return Operand::Volume(location);
+        };
+        let is_image = !image.is_dir() && image.exists();
+        if location.is_whole(argument)
+            || !is_image && Path::new(argument).symlink_metadata().is_ok()
+        {
             return Operand::Host {
                 path: PathBuf::from(argument),
                 may_be_image: true,

@@ -14,6 +14,34 @@ use ubtrfs_sim::craft::Crafted;
 use crate::process::{fail, location, succeed, ubtrfs};
 
 #[test]
+fn a_uri_of_a_device_is_refused_by_its_scheme() {
+    const URI: &str = "nbd+unix:///?socket=/run/s";
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("volume.img");
+    Volume::create(&image, 256 << 20).unwrap().close().unwrap();
+    let (dir, image) = (dir.path().to_str().unwrap(), image.to_str().unwrap());
+    let inner = &format!("{URI}:/etc");
+    let commands: [&[&str]; 9] = [
+        &["ls", inner],
+        &["ls", URI],
+        &["ls", "--device", URI, image],
+        &["cp", inner, dir],
+        &["mkdir", inner],
+        &["check", URI],
+        &["rescue", "zero-log", URI],
+        &["inspect-internal", "dump-super", URI],
+        &["mount", "-f", URI, dir],
+    ];
+    for command in commands {
+        fail(
+            command,
+            "devices of the scheme 'nbd+unix' are not supported",
+        );
+    }
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 1);
+}
+
+#[test]
 fn an_image_without_a_volume_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);

@@ -20,6 +20,7 @@ use ubtrfs_format::uuid::Uuid;
 use super::{PoolOptions, PresentDevice};
 use crate::access::Access;
 use crate::block_device::BlockDevice;
+use crate::device_name::DeviceName;
 use crate::error::DeviceError;
 use crate::file::{FileDevice, identity};
 use crate::scan::scan;
@@ -59,16 +60,17 @@ pub(super) struct Assembled {
     pub(super) newest_path: PathBuf,
 }
 
-pub(super) fn open_paths(
-    paths: &[PathBuf],
+pub(super) fn open_named(
+    names: &[DeviceName],
     options: &PoolOptions,
 ) -> Result<Vec<Candidate>, DeviceError> {
     let mut seen = BTreeSet::new();
     let mut candidates = Vec::new();
-    for path in paths {
+    for name in names {
+        let path = name.path()?;
         let first_time = identity(path).map_or(true, |id| seen.insert(id));
         if first_time {
-            candidates.push(open_one(path.clone(), options, true)?);
+            candidates.push(open_one(path.to_owned(), options, true)?);
         }
     }
     let Some(fsid) = volume_of(&candidates) else {

@@ -271,11 +271,11 @@ fn loop_device_beside_which_another_shows_the_same_bytes_is_not_written() {
     let mounted = mount.loops()[0].path().display().to_string();
     let second = LoopDevice::attach(image).unwrap();
     let write = PoolOptions::new().access(Access::Write);
-    match Pool::open(&[second.path().into()], &write) {
+    match Pool::open(&[second.path()], &write) {
         Err(DeviceError::InUse { holder, .. }) => assert_eq!(holder, Holder::Loop(mounted)),
         other => panic!("{other:?}"),
     }
-    Pool::open(&[second.path().into()], &PoolOptions::new()).unwrap();
+    Pool::open(&[second.path()], &PoolOptions::new()).unwrap();
     mount.unmount().unwrap();
-    Pool::open(&[second.path().into()], &write).unwrap();
+    Pool::open(&[second.path()], &write).unwrap();
 }

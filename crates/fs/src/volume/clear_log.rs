@@ -5,10 +5,9 @@
 //!
 //! Not here: the replay of a sound log (`log::replay`).
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use ubtrfs_device::Pool;
+use ubtrfs_device::{DeviceName, Pool};
 use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_storage::roots::{Roots, check_writable};
 
@@ -33,9 +32,12 @@ impl Volume {
     /// # Errors
     ///
     /// The volume cannot be opened for writing, or its chunk tree or root tree cannot be read.
-    pub fn clear_log(paths: &[PathBuf], options: &OpenOptions) -> Result<ClearedLog> {
+    pub fn clear_log<D: Clone + Into<DeviceName>>(
+        devices: &[D],
+        options: &OpenOptions,
+    ) -> Result<ClearedLog> {
         let options = options.within_memory().writable(true);
-        let pool = Arc::new(Pool::open(paths, &options.pool_options())?);
+        let pool = Arc::new(Pool::open(devices, &options.pool_options())?);
         let mut superblock = pool.superblock().clone();
         check_writable(&superblock)?;
         // The chunk tree is needed to know the devices of the volume.

@@ -240,7 +240,7 @@ mod tests {
     fn opened_to_write(device: &Path) -> Arc<Volume> {
         let options = OpenOptions::default().writable(true);
         when_free(
-            || Volume::open(&[device.into()], &options),
+            || Volume::open(&[device], &options),
             |error| matches!(error, Error::Device(DeviceError::InUse { .. })),
         )
     }
@@ -267,7 +267,7 @@ mod tests {
             let mut closing = Closing::new(volume, CloseFailure::default(), Some(reclaim));
             assert_eq!(closing.end().is_err(), is_taken);
             drop((closing, stranger));
-            let left = Volume::open(&[device.path().into()], &OpenOptions::default()).unwrap();
+            let left = Volume::open(&[device.path()], &OpenOptions::default()).unwrap();
             assert_eq!(left.superblock().generation.get() == before, is_taken);
             assert_eq!(left.lookup(top, name).unwrap().is_some(), !is_taken);
         }

@@ -10,10 +10,9 @@ mod words;
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use ubtrfs_device::memory_limit;
+use ubtrfs_device::{DeviceName, memory_limit};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fs::{AtimePolicy, OpenOptions, Rescue, WordOutcome, WordRefusal};
 use ubtrfs_fuse_server::TransportChoice;
@@ -35,7 +34,7 @@ pub struct Options {
     pub volume: OpenOptions,
     pub rescue: Rescue,
     /// Further devices of the volume.
-    pub devices: Vec<PathBuf>,
+    pub devices: Vec<DeviceName>,
     /// Displayed as the mount's source instead of the image.
     pub fsname: Option<Vec<u8>>,
     /// Whether other users may enter; by default they may if root mounts.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
+use ubtrfs_device::DeviceName;
 use ubtrfs_fs::Volume;
 use ubtrfs_fuse::mount::{MountError, Options, Session, UnmountError, mount};
 
@@ -68,7 +69,7 @@ pub(crate) fn serve() {
     let dir = std::env::var_os(DIR).map(PathBuf::from).unwrap();
     let mut options = Options::default();
     options.add(&std::env::var_os(WORDS).unwrap()).unwrap();
-    let devices = [std::slice::from_ref(&image), &options.devices].concat();
+    let devices = [&[DeviceName::from(&image)], options.devices.as_slice()].concat();
     let volume = Volume::open(
         &devices,
         &options.open_options(options.read_only != Some(true)),

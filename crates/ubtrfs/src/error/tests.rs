@@ -2,7 +2,9 @@
 
 use io::ErrorKind as Kind;
 use ubtrfs_device::nonblocking::WouldBlock;
-use ubtrfs_device::{Attempt, AttemptProblem, ChunkProblem, DeviceError, Holder, ReadFailure};
+use ubtrfs_device::{
+    Attempt, AttemptProblem, ChunkProblem, DeviceError, DeviceName, Holder, ReadFailure,
+};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::check::CorruptBlock;
 use ubtrfs_format::compress::CodecError;
@@ -272,6 +274,8 @@ fn errors_of_devices_have_the_kinds_of_their_causes() {
         source: magic(),
     };
     check(feature, Kind::Unsupported);
+    let scheme = DeviceName::from("nbd://host/export").path().unwrap_err();
+    check(DeviceError::from(scheme), Kind::Unsupported);
     #[rustfmt::skip]
     let unwritable = [
         DeviceError::Unwritable { logical: AT, profile: Profile::Raid1, missing: 1 },

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
+use ubtrfs_device::{BlockDevice, DeviceName, FileDevice, MemDevice};
 use ubtrfs_fs::{OpenOptions, Rescue};
 
 use super::Volume;
@@ -171,7 +171,7 @@ impl Builder {
         self
     }
 
-    /// Opens the volume on `path` and its other devices, which are searched as set with [`Builder::scan`].
+    /// Opens the volume on `device` and its other devices, which are searched as set with [`Builder::scan`].
     ///
     /// # Errors
     ///
@@ -180,11 +180,12 @@ impl Builder {
     /// - it is in use (`ResourceBusy`)
     /// - devices are missing (`NotFound`)
     /// - it has unknown features (`Unsupported`), or features that cannot be written (`ReadOnlyFilesystem`)
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Volume> {
-        self.open_all(&[path])
+    /// - the device is named by a URI (`Unsupported`)
+    pub fn open(self, device: impl Into<DeviceName>) -> Result<Volume> {
+        self.open_all(&[device.into()])
     }
 
-    /// Opens the volume on all of `paths` and its other devices, which are searched as set with [`Builder::scan`].
+    /// Opens the volume on all of `devices` and its other devices, which are searched as set with [`Builder::scan`].
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -201,11 +202,11 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::open`]; the paths belong to different volumes, or `paths` is empty (`InvalidInput`).
-    pub fn open_all<P: AsRef<Path>>(self, paths: &[P]) -> Result<Volume> {
-        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-        let shown = paths.first().map_or(Path::new(""), PathBuf::as_path);
-        let engine = ubtrfs_fs::Volume::open(&paths, &self.open_options());
+    /// As [`Builder::open`]; the devices belong to different volumes, or no device is named (`InvalidInput`).
+    pub fn open_all<D: Clone + Into<DeviceName>>(self, devices: &[D]) -> Result<Volume> {
+        let names: Vec<DeviceName> = devices.iter().cloned().map(Into::into).collect();
+        let shown = names.first().map_or(Path::new(""), DeviceName::as_path);
+        let engine = ubtrfs_fs::Volume::open(&names, &self.open_options());
         engine.map(Volume::new).naming("open volume", shown)
     }
 
@@ -232,10 +233,10 @@ impl Builder {
     /// # Errors
     ///
     /// As [`Builder::open_all`] for writing, except that the log may be damaged.
-    pub fn clear_log<P: AsRef<Path>>(self, paths: &[P]) -> Result<ClearedLog> {
-        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-        let shown = paths.first().map_or(Path::new(""), PathBuf::as_path);
-        let cleared = ubtrfs_fs::Volume::clear_log(&paths, &self.options);
+    pub fn clear_log<D: Clone + Into<DeviceName>>(self, devices: &[D]) -> Result<ClearedLog> {
+        let names: Vec<DeviceName> = devices.iter().cloned().map(Into::into).collect();
+        let shown = names.first().map_or(Path::new(""), DeviceName::as_path);
+        let cleared = ubtrfs_fs::Volume::clear_log(&names, &self.options);
         cleared
             .map(ClearedLog::of)
             .naming("clear the log of", shown)

@@ -69,7 +69,7 @@ struct StatsJson {
 impl Stats {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         if self.location.session().is_none()
-            && let Some((asked, devid)) = Asked::mount_of_device(&self.location.image)
+            && let Some((asked, devid)) = Asked::mount_of_device(self.location.image.as_path())
         {
             let mut devices = DeviceSizes::ask(&asked)?;
             devices.retain(|device| device.devid == devid);

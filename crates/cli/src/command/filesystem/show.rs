@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use rustix::io::Errno;
 use serde::Serialize;
-use ubtrfs::{FoundVolume, Uuid, Volume, scan, scan_devices, scan_with_siblings};
+use ubtrfs::{DeviceName, FoundVolume, Uuid, Volume, scan, scan_devices, scan_with_siblings};
 use ubtrfs_fuse::mount::{TableEntry, mount_table};
 
 use crate::presentation::console::Console;
@@ -136,17 +136,19 @@ impl Show {
                 volumes.push(describe_open(&self.devices.open(target)?));
                 continue;
             }
-            if target.image.exists() {
-                places.push(target.image.clone())
+            if target.image.as_path().exists() {
+                places.push(target.image.as_path().to_owned())
             } else {
-                filters.push(target.image.to_string_lossy().into_owned())
+                filters.push(target.image.to_string())
             }
         }
         if !volumes.is_empty() {
             return Ok(volumes);
         }
         let named = !places.is_empty();
-        places.extend(self.devices.devices().iter().cloned());
+        for device in self.devices.devices() {
+            places.push(device.path()?.to_owned());
+        }
         places.extend(self.devices.scan_places().iter().cloned());
         if !named || self.all_devices {
             places.push(PathBuf::from("/dev"));
@@ -158,7 +160,8 @@ impl Show {
         };
         if named && found.is_empty() {
             // Opening it returns the reason.
-            self.devices.open_all(&places)?;
+            let names: Vec<_> = places.iter().map(DeviceName::from).collect();
+            self.devices.open_all(&names)?;
         }
         if self.mounted {
             let asked: BTreeSet<Uuid> = found.iter().map(|volume| volume.uuid).collect();

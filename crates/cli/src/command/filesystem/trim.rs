@@ -98,7 +98,7 @@ impl Trim {
     fn shown(&self) -> String {
         match self.location.session() {
             Some(_) => self.location.to_string(),
-            None => Escaped::of(&self.location.image).to_string(),
+            None => Escaped::of(self.location.image.as_path()).to_string(),
         }
     }
 

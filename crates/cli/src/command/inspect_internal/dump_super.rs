@@ -98,7 +98,7 @@ impl DumpSuper {
         let mut paths = Vec::new();
         for location in &self.devices {
             if location.session().is_none() {
-                paths.push(location.image.clone());
+                paths.push(location.image.path()?.to_owned());
                 continue;
             }
             let volume = DeviceOptions::default().as_committed().open(location)?;

@@ -4,10 +4,9 @@
 //! If the device returns before the next commit, the log can still be replayed.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::Context;
-use ubtrfs::{ClearedLog, DeviceAccess, Volume, memory_limit};
+use ubtrfs::{ClearedLog, DeviceAccess, DeviceName, Volume, memory_limit};
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
@@ -23,14 +22,14 @@ use crate::volume_access::reason::Reasoned;
 pub(crate) struct ZeroLog {
     /// A device or an image of the volume
     #[arg(value_name = "DEVICE")]
-    device: PathBuf,
+    device: DeviceName,
     #[command(flatten)]
     devices: DeviceOptions,
 }
 
 impl ZeroLog {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let shown = Escaped::of(&self.device).to_string();
+        let shown = Escaped::of(self.device.as_path()).to_string();
         let cleared = self
             .clear()
             .with_context(|| format!("cannot clear the log on '{shown}'"))?;
@@ -50,13 +49,13 @@ impl ZeroLog {
     }
 
     fn clear(&self) -> anyhow::Result<ClearedLog> {
-        let paths = self.devices.all_named(std::slice::from_ref(&self.device))?;
-        let places = self.devices.places(&paths, DeviceAccess::Write)?;
+        let names = self.devices.all_named(std::slice::from_ref(&self.device))?;
+        let places = self.devices.places(&names, DeviceAccess::Write)?;
         let builder = Volume::builder()
             .memory_bytes(memory_limit())
             .degraded(true)
             .scan(places);
-        let clear = || Ok(builder.clone().clear_log(&paths).reason()?);
+        let clear = || Ok(builder.clone().clear_log(&names).reason()?);
         held::when_free(held::FOR_COMMANDS, clear).map_err(held::name_the_mount)
     }
 }

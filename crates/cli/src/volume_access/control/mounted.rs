@@ -46,7 +46,8 @@ pub(super) struct Mounted {
 
 impl Found {
     pub(super) fn of(argument: &OsStr) -> io::Result<Found> {
-        if Location::parse(argument).image.as_os_str() != argument {
+        let location = Location::parse(argument);
+        if !location.is_whole(argument) || location.image.path().is_err() {
             return Ok(Found::Elsewhere);
         }
         let Some((there, missing)) = resolve(Path::new(argument)) else {

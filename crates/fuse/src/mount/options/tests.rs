@@ -308,7 +308,10 @@ fn only_the_roots_of_an_earlier_transaction_are_rescued_for_writing() {
 #[test]
 fn devices_add_up_and_later_words_win() {
     let options = parse("ro,device=/dev/a,device=b.img,suid,nosuid,threads=3,fsname=pool").unwrap();
-    assert_eq!(options.devices, [PathBuf::from("/dev/a"), "b.img".into()]);
+    assert_eq!(
+        options.devices,
+        [DeviceName::from("/dev/a"), "b.img".into()]
+    );
     assert_eq!(options.suid, Some(false));
     assert_eq!(options.threads.map(NonZeroUsize::get), Some(3));
     assert!(parse("ro,threads=0").is_err());
