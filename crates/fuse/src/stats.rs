@@ -165,6 +165,7 @@ impl Stats {
             extents: volume.decompressed_stats(),
             read_errors: volume.pool().read_error_count(),
             unrecovered: volume.pool().unrecovered_count(),
+            repaired_mirrors: volume.pool().repaired_mirrors(),
         }
     }
 }

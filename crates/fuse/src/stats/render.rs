@@ -101,7 +101,8 @@ impl Report {
             out,
             "Read errors:      {}, not recovered {}",
             self.read_errors, self.unrecovered
-        )
+        )?;
+        writeln!(out, "Repaired mirrors: {}", self.repaired_mirrors)
     }
 
     /// Returns the report as one JSON object, with durations in nanoseconds.
@@ -165,6 +166,7 @@ impl Report {
             "extent_cache": { "hits": self.extents.hits, "misses": self.extents.misses },
             "read_errors": self.read_errors,
             "unrecovered": self.unrecovered,
+            "repaired_mirrors": self.repaired_mirrors,
         })
     }
 
@@ -291,6 +293,11 @@ impl Report {
                 "unrecovered_total",
                 "Ranges that no mirror could give.",
                 self.unrecovered as f64,
+            ),
+            (
+                "repaired_mirrors_total",
+                "Damaged mirrors rewritten by reads.",
+                self.repaired_mirrors as f64,
             ),
         ];
         if let Some(writer) = &self.writer {
@@ -430,8 +437,9 @@ mod tests {
                 read_ahead: 0,
             },
             extents: CacheStats::default(),
-            read_errors: 0,
-            unrecovered: 0,
+            read_errors: 6,
+            unrecovered: 1,
+            repaired_mirrors: 5,
         }
     }
 
@@ -446,6 +454,8 @@ mod tests {
             "Waits for delta:  3, 1500.0 us together",
             "Waits for buffer: 7, 500.0 ms together",
             "Flushes alone:    12",
+            "Read errors:      6, not recovered 1",
+            "Repaired mirrors: 5",
         ] {
             assert!(text.lines().any(|found| found == line), "{text}");
         }
@@ -463,6 +473,7 @@ mod tests {
         assert_eq!(waits["delta"], json!({ "count": 3, "ns": 1_500_000 }));
         assert_eq!(waits["buffer"], json!({ "count": 7, "ns": 500_000_000 }));
         assert_eq!(json["node_cache"]["hits"], 3);
+        assert_eq!(json["repaired_mirrors"], 5);
         assert!(json["requests"].get("link").is_none());
     }
 
@@ -485,6 +496,7 @@ mod tests {
             format!("ubtrfs_delta_wait_seconds_total{{{place}}} 0.0015"),
             format!("ubtrfs_buffer_waits_total{{{place}}} 7"),
             format!("ubtrfs_buffer_wait_seconds_total{{{place}}} 0.5"),
+            format!("ubtrfs_repaired_mirrors_total{{{place}}} 5"),
             format!("ubtrfs_discardable_bytes{{{place}}} 20971520"),
             format!("ubtrfs_discard_bytes_saved_total{{{place}}} 7"),
         ] {

@@ -41,6 +41,8 @@ pub struct Report {
     /// Failed read attempts, and ranges that no mirror could supply.
     pub read_errors: u64,
     pub unrecovered: u64,
+    /// Damaged mirrors that reads have rewritten.
+    pub repaired_mirrors: u64,
 }
 
 impl Report {
