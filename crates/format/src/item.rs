@@ -4,6 +4,7 @@
 //! does not fit; `check` rejects such blocks.
 
 pub mod acl;
+mod attributes;
 mod chunk;
 mod dev;
 mod dir;
@@ -18,6 +19,7 @@ mod root;
 mod stripe_tree;
 mod verity;
 
+pub use attributes::{DeviceNumber, PreservedAttributes, Times};
 pub use chunk::{BlockGroupItem, Chunk, STRIPE_LEN, Stripe};
 pub use dev::{DevExtent, DevItem, DevReplaceItem, DevStatsItem};
 pub use dir::{DirEntries, DirEntry, DirHead, DirLogItem, FileKind};

@@ -28,7 +28,7 @@ pub use namespace::{DirEntry, LastName, NewContents, NewInode, PathEnd, RenameMo
 pub use snapshot::Snapshot;
 pub use subvolume::{ReceivedFrom, SubvolumeInfo};
 pub use ubtrfs_format::block_group_flags::BlockGroupType;
-pub use ubtrfs_format::item::{FileKind, FileTime};
+pub use ubtrfs_format::item::{DeviceNumber, FileKind, FileTime, PreservedAttributes, Times};
 pub use ubtrfs_storage::discard::{
     DISCARD_SIZES, DiscardDelays, DiscardLimits, DiscardMode, DiscardStats,
 };

@@ -41,7 +41,7 @@ use ubtrfs_device::progress::Progress;
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::features::Incompat;
-use ubtrfs_format::item::InodeFlags;
+use ubtrfs_format::item::{InodeFlags, Times};
 
 pub use self::error::FillError;
 pub use self::scratch::Scratch;
@@ -55,7 +55,7 @@ use self::filled::Filled;
 use self::filler::{Filler, FillerSetup, Walked};
 use self::folder::{Folder, FolderOptions};
 use self::marks::Marks;
-use self::source::{Source, Times};
+use self::source::Source;
 use self::watch::FillWatch;
 use super::chunk_growth::Spare;
 use super::chunks::VolumeChunks;
@@ -305,12 +305,7 @@ impl Opened {
             Input::Archive(file) => Members::open(file)?,
             Input::Reader(reader) => Members::of(reader.0)?,
         };
-        let created = identity.created.into();
-        let made = Times {
-            access: created,
-            modification: created,
-            change: created,
-        };
+        let made = Times::all(identity.created.into());
         let owners = fill.owners.clone();
         let mut archive = Archive::new(members, marks, coding, (made, owners), &fill.scratch)?;
         if archive.is_seekable() {

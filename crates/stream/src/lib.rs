@@ -33,9 +33,9 @@ pub use format::{
     StreamVersion, StreamWriter, Time, WriteError,
 };
 pub use receive::{
-    CloneSource, CommandError, CommandFault, Device, EncodedExtent, EncodedFault, NewFile,
-    PathCache, PathFault, ReceiveError, ReceiveFault, ReceiveOptions, Receiver, Sent,
-    SetAttributes, Target, TargetError, TreePath, VolumeTarget, Watcher, find_sent,
+    CloneSource, CommandError, CommandFault, EncodedExtent, EncodedFault, NewFile, PathCache,
+    PathFault, ReceiveError, ReceiveFault, ReceiveOptions, Receiver, Sent, SetAttributes, Target,
+    TargetError, TreePath, VolumeTarget, Watcher, find_sent,
 };
 pub use send::{CommandSink, CorruptFile, SendError, SendOptions, Sender};
 pub use write_behind::{WriteBehind, write_behind};

@@ -24,9 +24,7 @@ pub use error::{CommandError, CommandFault, ReceiveError, ReceiveFault};
 pub use parent::find_sent;
 pub use path::{PathFault, TreePath};
 pub use path_cache::PathCache;
-pub use target::{
-    CloneSource, Device, EncodedExtent, NewFile, Sent, SetAttributes, Target, TargetError,
-};
+pub use target::{CloneSource, EncodedExtent, NewFile, Sent, SetAttributes, Target, TargetError};
 pub use volume::{VolumeTarget, Watcher};
 
 use ubtrfs_device::progress::{Event, LocalTime, Problem, Progress, StreamCommand, Watch};

@@ -10,7 +10,7 @@ use ubtrfs_fs::{FileKind, FileTime, Snapshot as HeldSnapshot};
 use ubtrfs_stream::{Attributes, Diff, DiffEntry, DiffError};
 
 use crate::error::{Naming, Result};
-use crate::transfer::DeviceNumber;
+use crate::transfer::host_device;
 
 /// The memory for changes in bytes. Further changes go to a temporary file.
 const MEMORY_BYTES: usize = 32 << 20;
@@ -211,7 +211,6 @@ impl Change {
 
 impl FileAttributes {
     fn of(attributes: &Attributes) -> FileAttributes {
-        let device = DeviceNumber::from_inode(attributes.rdev);
         let time = |(sec, nsec)| SystemTime::from(FileTime { sec, nsec });
         FileAttributes {
             len: attributes.size,
@@ -219,7 +218,7 @@ impl FileAttributes {
             uid: attributes.uid,
             gid: attributes.gid,
             nlink: attributes.links,
-            rdev: rustix::fs::makedev(device.major, device.minor),
+            rdev: host_device(attributes.rdev),
             flag_bits: attributes.flags,
             accessed: time(attributes.atime),
             modified: time(attributes.mtime),

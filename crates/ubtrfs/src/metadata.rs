@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_fs::{Attr, Error, FileId, FileKind, SetAttr, SetTime, Volume};
 
-use crate::transfer::DeviceNumber;
+use crate::transfer::host_device;
 
 /// The size of the units that [`Metadata::blocks`] counts.
 const BLOCK_BYTES: u64 = 512;
@@ -136,8 +136,7 @@ impl Metadata {
 
     /// Returns the device number of a device file, as `st_rdev`.
     pub fn rdev(&self) -> u64 {
-        let number = DeviceNumber::from_inode(self.attr.rdev);
-        rustix::fs::makedev(number.major, number.minor)
+        host_device(self.attr.rdev)
     }
 
     /// Returns the allocated space in units of 512 bytes, rounded up to sectors, as `st_blocks` in a mount. Shared

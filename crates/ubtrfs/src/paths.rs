@@ -21,7 +21,7 @@ use crate::error::{Cause, Caused, Naming, Result};
 use crate::metadata::Metadata;
 use crate::read_dir::ReadDir;
 use crate::subvolume::{PERMISSIONS, Subvolume, bytes};
-use crate::transfer::DeviceNumber;
+use crate::transfer::device_of_host;
 
 /// Returns the parent directory and the name of a new file other than a directory.
 fn name_for_file(end: PathEnd) -> Caused<(FileId, Vec<u8>)> {
@@ -372,7 +372,7 @@ impl Subvolume {
                 Some(_) => {}
             }
             let new = NewInode {
-                rdev: DeviceNumber::of(rdev).to_inode(),
+                rdev: device_of_host(rdev).to_inode(),
                 ..NewInode::with_mode(mode)
             };
             self.engine.create(dir, &name, &new)?;

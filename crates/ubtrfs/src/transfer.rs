@@ -17,5 +17,5 @@ pub(crate) mod tar;
 pub(crate) mod unpack;
 pub(crate) mod walk;
 
-pub(crate) use self::device_number::DeviceNumber;
+pub(crate) use self::device_number::{device_of_host, host_device};
 pub(crate) use self::final_error::is_final_error;

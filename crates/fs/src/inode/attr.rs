@@ -1,7 +1,9 @@
 //! Inode attributes.
 
 use ubtrfs_format::ids::{InodeNr, Transid};
-use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
+use ubtrfs_format::item::{
+    DeviceNumber, FileKind, FileTime, InodeFlags, InodeItem, PreservedAttributes, Times,
+};
 use ubtrfs_storage::{FileId, lock};
 
 use super::Inodes;
@@ -70,6 +72,22 @@ impl Inodes {
         match items.look(id.root, id.ino.0, |item| Attr::of(id, item)) {
             Ok(attr) => attr,
             Err(_) => Attr::of(id, &inode_item_cached(&tree, id)?),
+        }
+    }
+}
+
+impl From<&Attr> for PreservedAttributes {
+    fn from(attr: &Attr) -> PreservedAttributes {
+        PreservedAttributes {
+            mode: attr.mode,
+            uid: attr.uid,
+            gid: attr.gid,
+            device: DeviceNumber::from_inode(attr.rdev),
+            times: Times {
+                access: attr.atime,
+                modification: attr.mtime,
+                change: attr.ctime,
+            },
         }
     }
 }

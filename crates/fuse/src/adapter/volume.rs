@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ubtrfs_fs::{Error, FileTime, Volume};
+use ubtrfs_fs::{DeviceNumber, Error, FileTime, Volume};
 use ubtrfs_fuse_server::request::{Attr, DeviceNr, Errno, FileKind, Result, StatFs, Time};
 
 use super::errno::errno;
@@ -141,16 +141,13 @@ pub(super) fn shown(volume: &Volume, attr: &ubtrfs_fs::Attr) -> Inode {
     }
 }
 
-/// Splits a device number. On disk it has the kernel's encoding: 12 bits of major above 20 of minor.
 fn device(rdev: u64) -> DeviceNr {
-    DeviceNr {
-        major: (rdev >> 20 & 0xfff) as u32,
-        minor: (rdev & 0xf_ffff) as u32,
-    }
+    let DeviceNumber { major, minor } = DeviceNumber::from_inode(rdev);
+    DeviceNr { major, minor }
 }
 
-pub(super) fn device_on_disk(device: DeviceNr) -> u64 {
-    u64::from(device.major & 0xfff) << 20 | u64::from(device.minor & 0xf_ffff)
+pub(super) fn device_on_disk(DeviceNr { major, minor }: DeviceNr) -> u64 {
+    DeviceNumber { major, minor }.to_inode()
 }
 
 /// Returns `st_blocks`: in whole sectors, even for inline data.

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 use ubtrfs_format::item::acl::{self, Parsed};
-use ubtrfs_format::item::{FileKind, FileTime};
+use ubtrfs_format::item::{DeviceNumber, FileKind, FileTime, PreservedAttributes, Times};
 use ubtrfs_format::limits::{self, LimitError};
 
 use super::acl_text::{OwnerNames, acl_bytes};
@@ -40,8 +40,8 @@ impl Member {
         if let MemberBody::File { size, .. } = self.body {
             limits::check_file_size(size)?;
         }
-        let (major, minor) = self.attributes.device;
-        limits::check_device(major, minor)
+        let device = self.attributes.file.device;
+        limits::check_device(device.major, device.minor)
     }
 }
 
@@ -51,16 +51,8 @@ pub type Xattr = (Vec<u8>, Vec<u8>);
 /// The attributes of a member, without its contents.
 #[derive(Clone, Debug)]
 pub struct MemberAttributes {
-    /// Including the file type bits.
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-    /// Major and minor number of a device.
-    pub device: (u32, u32),
-    /// The access time, or the modification time if the archive lacks it.
-    pub atime: FileTime,
-    pub mtime: FileTime,
-    pub ctime: FileTime,
+    /// Times that the archive lacks are the modification time.
+    pub file: PreservedAttributes,
     /// Sorted by name.
     pub xattrs: Vec<Xattr>,
     /// ACLs in text form, which some writers use instead of attributes.
@@ -476,12 +468,12 @@ fn attributes(
                 number.ok_or(wrong(name))
             };
             let (major, minor) = fields.or_else(gnu).ok_or(wrong("major"))?;
-            (
-                number("major", &major, header.device_major())?,
-                number("minor", &minor, header.device_minor())?,
-            )
+            DeviceNumber {
+                major: number("major", &major, header.device_major())?,
+                minor: number("minor", &minor, header.device_minor())?,
+            }
         }
-        _ => (0, 0),
+        _ => DeviceNumber::default(),
     };
     // In GNU's 64-bit numbers, times before 1970 are negative.
     let seconds = number_in(&old.mtime, header.mtime()).map(|seconds| FileTime {
@@ -495,13 +487,17 @@ fn attributes(
     };
     let text = |key| pax.get(key).map(<[u8]>::to_vec);
     Ok(MemberAttributes {
-        mode: format_bits | mode,
-        uid: id("uid", &old.uid, header.uid())?,
-        gid: id("gid", &old.gid, header.gid())?,
-        device,
-        atime: other("atime")?,
-        mtime,
-        ctime: other("ctime")?,
+        file: PreservedAttributes {
+            mode: format_bits | mode,
+            uid: id("uid", &old.uid, header.uid())?,
+            gid: id("gid", &old.gid, header.gid())?,
+            device,
+            times: Times {
+                access: other("atime")?,
+                modification: mtime,
+                change: other("ctime")?,
+            },
+        },
         xattrs: pax.xattrs(),
         acl_access: text("SCHILY.acl.access"),
         acl_default: text("SCHILY.acl.default"),

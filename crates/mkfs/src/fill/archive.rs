@@ -21,6 +21,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use ubtrfs_format::item::Times;
+
 use self::contents::{MemberData, read_stream};
 use self::names::Names;
 use self::node::Stored;
@@ -32,7 +34,7 @@ use super::encode::{Coding, Part};
 use super::error::FillError;
 use super::marks::Marks;
 use super::scratch::Scratch;
-use super::source::{Attributes, Times};
+use super::source::Attributes;
 use super::watch::FillWatch;
 use crate::archive::{Member, MemberBody, Members, OwnerNames};
 use crate::error::MkfsError;

@@ -311,14 +311,15 @@ impl<'a, 'd> Filler<'a, 'd> {
         inode.size = size.into();
         inode.nbytes = nbytes.into();
         inode.nlink = 1.into();
-        let (uid, gid) = self.setup.owner.unwrap_or((attributes.uid, attributes.gid));
+        let file = &attributes.file;
+        let (uid, gid) = self.setup.owner.unwrap_or((file.uid, file.gid));
         inode.uid = uid.into();
         inode.gid = gid.into();
-        inode.mode = attributes.mode.into();
-        inode.rdev = attributes.rdev.into();
+        inode.mode = file.mode.into();
+        inode.rdev = file.device.to_inode().into();
         inode.flags = attributes.flags.difference(DENSE).bits().into();
-        let (times, created) = (&attributes.times, self.setup.created);
-        self.setup.times.apply(times, created, &mut inode);
+        let created = self.setup.created;
+        self.setup.times.apply(&file.times, created, &mut inode);
         inode
     }
 
@@ -446,5 +447,5 @@ fn path_in(dirs: &[Dir], name: &[u8]) -> PathBuf {
 }
 
 fn kind(attributes: &Attributes) -> FileKind {
-    FileKind::from_mode(attributes.mode).expect("sources know the kind")
+    FileKind::from_mode(attributes.file.mode).expect("sources know the kind")
 }

@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 
 use ubtrfs_format::item::acl::{self, Parsed};
-use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
+use ubtrfs_format::item::{FileKind, InodeFlags, PreservedAttributes};
 
 use super::LeftOutAcls;
 use super::data_space::PlacedExtent;
@@ -21,13 +21,7 @@ use crate::archive::{Member, OwnerNames};
 /// The attributes of a file, without its contents.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attributes {
-    /// Including the file type bits.
-    pub(super) mode: u32,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    /// The device number in the format of inodes.
-    pub(super) rdev: u64,
-    pub(super) times: Times,
+    pub(super) file: PreservedAttributes,
     /// Sorted by name.
     pub(super) xattrs: Vec<Xattr>,
     /// Requested, or inherited from the directory.
@@ -41,32 +35,18 @@ impl Attributes {
         let facts = &member.attributes;
         let (mut xattrs, is_whole) = facts.xattrs_with_acls(names);
         xattrs.retain(|(name, _)| is_kept(name));
-        let mut mode = facts.mode;
+        let mut file = facts.file;
         if facts.acl_access.is_some() || facts.acl_default.is_some() {
-            apply_acls(&mut xattrs, &mut mode);
+            apply_acls(&mut xattrs, &mut file.mode);
             xattrs.sort_unstable();
         }
-        let (major, minor) = facts.device;
         let attributes = Attributes {
-            mode,
-            uid: facts.uid,
-            gid: facts.gid,
-            rdev: kernel_rdev(major, minor),
-            times: Times {
-                access: facts.atime,
-                modification: facts.mtime,
-                change: facts.ctime,
-            },
+            file,
             xattrs,
             flags: InodeFlags::empty(),
         };
         (attributes, is_whole)
     }
-}
-
-/// Returns the device number in the kernel's format, as stored in inodes.
-pub(super) fn kernel_rdev(major: u32, minor: u32) -> u64 {
-    u64::from(major) << 20 | u64::from(minor & 0xf_ffff)
 }
 
 /// Returns whether btrfs stores attributes with this name. Others belong to the source file system.
@@ -99,13 +79,6 @@ fn apply_acls(xattrs: &mut Vec<Xattr>, mode: &mut u32) {
 
 /// Name and value.
 pub(super) type Xattr = (Vec<u8>, Vec<u8>);
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Times {
-    pub(super) access: FileTime,
-    pub(super) modification: FileTime,
-    pub(super) change: FileTime,
-}
 
 /// The identity of a file with several names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,8 +1,6 @@
 //! The times of inodes.
 
-use ubtrfs_format::item::{FileTime, InodeItem, Timespec};
-
-use super::source::Times;
+use ubtrfs_format::item::{FileTime, InodeItem, Times, Timespec};
 
 /// The rule for the times of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +16,9 @@ impl TimeRule {
     pub(super) fn apply(self, times: &Times, created: Timespec, inode: &mut InodeItem) {
         let [access, modification, change, birth] = match self {
             TimeRule::Keep => [
-                timespec(times.access),
-                timespec(times.modification),
-                timespec(times.change),
+                times.access.into(),
+                times.modification.into(),
+                times.change.into(),
                 created,
             ],
             TimeRule::Clamp(latest) => {
@@ -28,19 +26,12 @@ impl TimeRule {
                     sec: latest,
                     nsec: 0,
                 };
-                [timespec(times.modification.min(latest)); 4]
+                [times.modification.min(latest).into(); 4]
             }
         };
         inode.atime = access;
         inode.mtime = modification;
         inode.ctime = change;
         inode.otime = birth;
-    }
-}
-
-fn timespec(time: FileTime) -> Timespec {
-    Timespec {
-        sec: time.sec.into(),
-        nsec: time.nsec.into(),
     }
 }

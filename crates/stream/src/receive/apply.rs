@@ -1,11 +1,12 @@
 //! The semantics of each command: its fields are checked, and the target executes it.
 
 use ubtrfs_format::limits::{MAX_FILE_BYTES, MAX_TARGET_BYTES};
+use ubtrfs_fs::DeviceNumber;
 
 use super::encoded::Encoded;
 use super::error::CommandFault;
 use super::path::{TreePath, subvolume_name};
-use super::target::{CloneSource, Device, NewFile, Sent, SetAttributes};
+use super::target::{CloneSource, NewFile, Sent, SetAttributes};
 use super::{Current, Receiver, TYPE, report};
 use crate::format::Command;
 
@@ -243,7 +244,7 @@ fn new_device(rdev: u64, mode: u64) -> Result<NewFile<'static>, CommandFault> {
     // The kernel's 32-bit encoding: 8 bits of the minor number, 12 of the major number, then 12 more of the minor
     // number.
     let rdev = u32::try_from(rdev).map_err(|_| CommandFault::Device(rdev))?;
-    let device = Device {
+    let device = DeviceNumber {
         major: rdev >> 8 & 0xfff,
         minor: rdev & 0xff | rdev >> 12 & 0xf_ff00,
     };

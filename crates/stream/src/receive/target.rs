@@ -7,8 +7,8 @@ use ubtrfs_device::errno_of;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::uuid::Uuid;
-use ubtrfs_fs::FileTime;
 use ubtrfs_fs::rights::Refused;
+use ubtrfs_fs::{DeviceNumber, FileTime};
 
 use super::path::TreePath;
 
@@ -146,16 +146,9 @@ pub enum NewFile<'a> {
     Directory,
     Fifo,
     Socket,
-    CharDevice(Device),
-    BlockDevice(Device),
+    CharDevice(DeviceNumber),
+    BlockDevice(DeviceNumber),
     Symlink(&'a [u8]),
-}
-
-/// A device number.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Device {
-    pub major: u32,
-    pub minor: u32,
 }
 
 /// The source of a clone.

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fs::rights::Caller;
 use ubtrfs_fs::{
-    EncodedData, Error, Fallocate, FileId, FileTime, NewContents, NewInode, ReceivedFrom,
-    RenameMode, SetAttr, SetTime, Volume, XattrMode,
+    DeviceNumber, EncodedData, Error, Fallocate, FileId, FileTime, NewContents, NewInode,
+    ReceivedFrom, RenameMode, SetAttr, SetTime, Volume, XattrMode,
 };
 
 use super::path::TreePath;
 use super::target::{
-    CloneSource, Device, EncodedExtent, NewFile, Sent, SetAttributes, Target, TargetError,
+    CloneSource, EncodedExtent, NewFile, Sent, SetAttributes, Target, TargetError,
 };
 use files::{Files, HANDING_ON, KnownDir, child};
 use sources::{All, Reader};
@@ -241,8 +241,8 @@ impl VolumeTarget {
 }
 
 fn new_inode<'a>(new: &NewFile<'a>) -> NewInode<'a> {
-    let device = |mode, device: Device| NewInode {
-        rdev: u64::from(device.major) << 20 | u64::from(device.minor),
+    let device = |mode, device: DeviceNumber| NewInode {
+        rdev: device.to_inode(),
         ..NewInode::with_mode(mode)
     };
     match *new {

@@ -20,7 +20,6 @@ use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames
 use crate::damage::kind_of_error;
 use crate::escaped::Escaped;
 use crate::host_owners::HostOwners;
-use crate::transfer::DeviceNumber;
 use crate::transfer::copy::{Attributes, CopyError, Destination, ToVolume};
 use crate::transfer::file_data::READ_BYTES;
 
@@ -244,7 +243,8 @@ impl<'a> Unpacker<'a> {
         if self.times.len() >= self.max_timed {
             self.keep_times()?;
         }
-        self.times.insert(dir, (attributes.atime, attributes.mtime));
+        let times = &attributes.file.times;
+        self.times.insert(dir, (times.access, times.modification));
         Ok(())
     }
 
@@ -460,18 +460,12 @@ fn names_of(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
 fn attributes_of(member: &Member, owners: &OwnerNames) -> (Attributes, bool) {
     let stored = &member.attributes;
     let (xattrs, is_whole) = stored.xattrs_with_acls(owners);
-    let (major, minor) = stored.device;
-    let kind = FileKind::from_mode(stored.mode).unwrap_or(FileKind::Regular);
+    let kind = FileKind::from_mode(stored.file.mode).unwrap_or(FileKind::Regular);
     let attributes = Attributes {
         kind,
-        mode: stored.mode,
-        uid: stored.uid,
-        gid: stored.gid,
+        file: stored.file,
         nlink: 1,
         size: 0,
-        rdev: DeviceNumber { major, minor }.to_inode(),
-        atime: stored.atime,
-        mtime: stored.mtime,
         xattrs,
     };
     (attributes, is_whole)

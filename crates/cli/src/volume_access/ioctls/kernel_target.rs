@@ -20,9 +20,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use ubtrfs_format::ids::{InodeNr, RootId};
-use ubtrfs_fs::{FileTime, SubvolumeInfo};
+use ubtrfs_fs::{DeviceNumber, FileTime, SubvolumeInfo};
 use ubtrfs_stream::{
-    CloneSource, Device, EncodedExtent, NewFile, Sent, Target, TargetError, TreePath, find_sent,
+    CloneSource, EncodedExtent, NewFile, Sent, Target, TargetError, TreePath, find_sent,
 };
 
 use self::kept::Kept;
@@ -270,11 +270,11 @@ impl Target for KernelTarget {
     fn create(&mut self, path: TreePath<'_>, new: &NewFile<'_>) -> Result<(), TargetError> {
         let current = self.current()?;
         let (dir, name) = current.place(path)?;
-        let node = |kind, device: Device| {
+        let node = |kind, device: DeviceNumber| {
             let number = makedev(device.major, device.minor);
             mknodat(&dir, name, kind, Mode::RUSR | Mode::WUSR, number)
         };
-        let none = Device { major: 0, minor: 0 };
+        let none = DeviceNumber::default();
         match *new {
             NewFile::File => {
                 let flags = OPEN_FILE | OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;

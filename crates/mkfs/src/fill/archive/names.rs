@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use ubtrfs_format::item::{FileKind, InodeFlags};
+use ubtrfs_format::item::{FileKind, InodeFlags, PreservedAttributes, Times};
 use ubtrfs_format::limits;
 use ubtrfs_spill::{Log, Paged, Paging, Sorted, Sorter};
 
@@ -24,7 +24,7 @@ use crate::fill::error::FillError;
 use crate::fill::hash_table::HashTable;
 use crate::fill::marks::Marks;
 use crate::fill::scratch::Scratch;
-use crate::fill::source::{Attributes, Times};
+use crate::fill::source::Attributes;
 
 #[cfg(test)]
 mod tests;
@@ -103,8 +103,11 @@ impl Names {
 
     fn made_dir(&self, parent: NodeId, name: (u64, u16), flags: InodeFlags) -> Node {
         Node {
-            mode: MODE_OF_MADE,
-            times: self.made,
+            file: PreservedAttributes {
+                mode: MODE_OF_MADE,
+                times: self.made,
+                ..PreservedAttributes::default()
+            },
             flags,
             ..Node::new(parent, name)
         }
@@ -221,7 +224,7 @@ impl Names {
     ) -> Result<NodeId> {
         let shown = || PathBuf::from(OsStr::from_bytes(path));
         let names = split(path).ok_or_else(|| ArchiveError::Outside { path: shown() })?;
-        let kind = FileKind::from_mode(attributes.mode);
+        let kind = FileKind::from_mode(attributes.file.mode);
         let is_dir = kind == Some(FileKind::Directory) && !is_link;
         let Some((last, on_the_way)) = names.split_last() else {
             if !is_dir {
@@ -289,11 +292,7 @@ impl Names {
 
     fn set(&mut self, id: NodeId, attributes: &Attributes) -> Result<()> {
         self.update(id, |node| {
-            node.mode = attributes.mode;
-            node.uid = attributes.uid;
-            node.gid = attributes.gid;
-            node.rdev = attributes.rdev as u32;
-            node.times = attributes.times;
+            node.file = attributes.file;
             node.xattrs_at = None;
         })?;
         Ok(())

@@ -1,10 +1,12 @@
 //! A member of an archive between reading and the walk, and its format in a temporary file.
 
-use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
+use ubtrfs_format::item::{
+    DeviceNumber, FileKind, FileTime, InodeFlags, PreservedAttributes, Times,
+};
 
 use ubtrfs_spill::PageRecord;
 
-use crate::fill::source::{Attributes, Times};
+use crate::fill::source::Attributes;
 
 /// The index of a node.
 pub(super) type NodeId = u32;
@@ -51,11 +53,7 @@ pub(super) struct Node {
     pub(super) link: Option<NodeId>,
     /// The number of names, if any of them is a hard link.
     pub(super) names: u32,
-    pub(super) mode: u32,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) rdev: u32,
-    pub(super) times: Times,
+    pub(super) file: PreservedAttributes,
     pub(super) flags: InodeFlags,
     /// The offset in the log.
     pub(super) xattrs_at: Option<u64>,
@@ -78,11 +76,7 @@ impl Node {
             is_replaced: false,
             link: None,
             names: 0,
-            mode: 0,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            times: Times::default(),
+            file: PreservedAttributes::default(),
             flags: InodeFlags::empty(),
             xattrs_at: None,
             parts: None,
@@ -95,21 +89,17 @@ impl Node {
     }
 
     pub(super) fn is_dir(&self) -> bool {
-        self.link.is_none() && FileKind::from_mode(self.mode) == Some(FileKind::Directory)
+        self.link.is_none() && FileKind::from_mode(self.file.mode) == Some(FileKind::Directory)
     }
 
     pub(super) fn is_regular(&self) -> bool {
-        FileKind::from_mode(self.mode) == Some(FileKind::Regular)
+        FileKind::from_mode(self.file.mode) == Some(FileKind::Regular)
     }
 
     /// Returns the attributes without the extended ones.
     pub(super) fn attributes(&self) -> Attributes {
         Attributes {
-            mode: self.mode,
-            uid: self.uid,
-            gid: self.gid,
-            rdev: self.rdev.into(),
-            times: self.times,
+            file: self.file,
             xattrs: Vec::new(),
             flags: self.flags,
         }
@@ -158,11 +148,18 @@ impl PageRecord for Node {
 
     fn write(&self, bytes: &mut [u8]) {
         let (parts_at, parts) = self.parts.unwrap_or((NOWHERE, 0));
-        let Times {
-            access,
-            modification,
-            change,
-        } = self.times;
+        let PreservedAttributes {
+            mode,
+            uid,
+            gid,
+            device,
+            times:
+                Times {
+                    access,
+                    modification,
+                    change,
+                },
+        } = self.file;
         let [kind, at, count, flag] = self.stored.fields();
         let fields: [u64; FIELDS] = [
             self.parent.into(),
@@ -171,8 +168,8 @@ impl PageRecord for Node {
             self.is_replaced.into(),
             self.link.map_or(NOWHERE, u64::from),
             self.names.into(),
-            u64::from(self.mode) << 32 | u64::from(self.rdev),
-            u64::from(self.uid) << 32 | u64::from(self.gid),
+            u64::from(mode) << 32 | device.to_inode(),
+            u64::from(uid) << 32 | u64::from(gid),
             access.sec.cast_unsigned(),
             modification.sec.cast_unsigned(),
             change.sec.cast_unsigned(),
@@ -215,14 +212,16 @@ impl PageRecord for Node {
             is_replaced: fields[3] != 0,
             link: place(4).map(|link| link as u32),
             names: fields[5] as u32,
-            mode: high(fields[6]),
-            rdev: low(fields[6]),
-            uid: high(fields[7]),
-            gid: low(fields[7]),
-            times: Times {
-                access: time(fields[8], high(fields[11])),
-                modification: time(fields[9], low(fields[11])),
-                change: time(fields[10], low(fields[12])),
+            file: PreservedAttributes {
+                mode: high(fields[6]),
+                uid: high(fields[7]),
+                gid: low(fields[7]),
+                device: DeviceNumber::from_inode(low(fields[6]).into()),
+                times: Times {
+                    access: time(fields[8], high(fields[11])),
+                    modification: time(fields[9], low(fields[11])),
+                    change: time(fields[10], low(fields[12])),
+                },
             },
             flags: InodeFlags::from_bits_retain(fields[13]),
             xattrs_at: place(14),
@@ -255,14 +254,16 @@ mod tests {
             is_replaced: true,
             link: Some(0),
             names: 3,
-            mode: 0o100_644,
-            uid: 1,
-            gid: u32::MAX,
-            rdev: 0x0103,
-            times: Times {
-                access: time(-1),
-                modification: time(2),
-                change: time(1 << 33),
+            file: PreservedAttributes {
+                mode: 0o100_644,
+                uid: 1,
+                gid: u32::MAX,
+                device: DeviceNumber { major: 1, minor: 3 },
+                times: Times {
+                    access: time(-1),
+                    modification: time(2),
+                    change: time(1 << 33),
+                },
             },
             flags: InodeFlags::NODATACOW,
             xattrs_at: Some(0),

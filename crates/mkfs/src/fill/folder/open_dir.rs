@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 use rustix::path::Arg;
-use ubtrfs_format::item::{FileTime, InodeFlags};
+use ubtrfs_format::item::{DeviceNumber, FileTime, InodeFlags, PreservedAttributes, Times};
 
 use crate::fill::error::FillError;
-use crate::fill::source::{Attributes, Times, kernel_rdev};
+use crate::fill::source::Attributes;
 
 /// Longer paths are shortened at the front in messages.
 const MAX_TOLD_BYTES: usize = 4096;
@@ -126,19 +126,20 @@ fn open(dir: BorrowedFd<'_>, name: impl Arg + Copy, flags: OFlags) -> rustix::io
 
 /// Returns the attributes without the extended ones.
 pub(super) fn attributes(stat: &Stat, flags: InodeFlags) -> Attributes {
-    let (major, minor) = (
-        rustix::fs::major(stat.st_rdev),
-        rustix::fs::minor(stat.st_rdev),
-    );
     Attributes {
-        mode: stat.st_mode,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        rdev: kernel_rdev(major, minor),
-        times: Times {
-            access: time(stat.st_atime, stat.st_atime_nsec),
-            modification: time(stat.st_mtime, stat.st_mtime_nsec),
-            change: time(stat.st_ctime, stat.st_ctime_nsec),
+        file: PreservedAttributes {
+            mode: stat.st_mode,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            device: DeviceNumber {
+                major: rustix::fs::major(stat.st_rdev),
+                minor: rustix::fs::minor(stat.st_rdev),
+            },
+            times: Times {
+                access: time(stat.st_atime, stat.st_atime_nsec),
+                modification: time(stat.st_mtime, stat.st_mtime_nsec),
+                change: time(stat.st_ctime, stat.st_ctime_nsec),
+            },
         },
         xattrs: Vec::new(),
         flags,

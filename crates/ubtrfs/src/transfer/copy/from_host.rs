@@ -15,12 +15,12 @@ use std::path::Path;
 
 use rustix::fs::{Dir, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
-use ubtrfs_fs::{FileId, FileKind, FileTime, Volume};
+use ubtrfs_fs::{FileId, FileKind, FileTime, PreservedAttributes, Times, Volume};
 
 use super::CopyError;
 use super::attributes::{Attributes, Xattrs};
 use super::source::{CopyStep, Data, Source, Walking};
-use crate::transfer::DeviceNumber;
+use crate::transfer::device_of_host;
 use crate::transfer::file_data::Damage;
 
 #[cfg(test)]
@@ -119,14 +119,19 @@ impl Source for FromHost {
         };
         Ok(Attributes {
             kind: file.kind()?,
-            mode: stat.st_mode,
-            uid: stat.st_uid,
-            gid: stat.st_gid,
+            file: PreservedAttributes {
+                mode: stat.st_mode,
+                uid: stat.st_uid,
+                gid: stat.st_gid,
+                device: device_of_host(stat.st_rdev),
+                times: Times {
+                    access: time(stat.st_atime, stat.st_atime_nsec),
+                    modification: time(stat.st_mtime, stat.st_mtime_nsec),
+                    change: time(stat.st_ctime, stat.st_ctime_nsec),
+                },
+            },
             nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
             size: u64::try_from(stat.st_size).unwrap_or(0),
-            rdev: DeviceNumber::of(stat.st_rdev).to_inode(),
-            atime: time(stat.st_atime, stat.st_atime_nsec),
-            mtime: time(stat.st_mtime, stat.st_mtime_nsec),
             xattrs: if with_xattrs {
                 xattrs(&file.path())?
             } else {

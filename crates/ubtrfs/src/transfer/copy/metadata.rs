@@ -86,7 +86,7 @@ impl MetadataSetter {
         attributes: &Attributes,
     ) -> Vec<MetadataError> {
         let mut problems = Vec::new();
-        let mut mode = attributes.mode & 0o7777;
+        let mut mode = attributes.file.mode & 0o7777;
         if self.preserve {
             mode &= !self.owner(&fd, attributes, &mut problems);
         } else {
@@ -100,8 +100,8 @@ impl MetadataSetter {
                 self.xattr(&fd, name, value, &mut problems);
             }
             let times = Timestamps {
-                last_access: timespec(attributes.atime),
-                last_modification: timespec(attributes.mtime),
+                last_access: timespec(attributes.file.times.access),
+                last_modification: timespec(attributes.file.times.modification),
             };
             if let Err(errno) = rustix::fs::utimensat(&fd, "", &times, AtFlags::EMPTY_PATH) {
                 problems.push(MetadataError::new("times", errno));
@@ -122,7 +122,7 @@ impl MetadataSetter {
             let gid = Some(Gid::from_raw(gid));
             rustix::fs::chownat(&fd, "", uid, gid, AtFlags::EMPTY_PATH)
         };
-        let Err(errno) = chown(Some(attributes.uid), attributes.gid) else {
+        let Err(errno) = chown(Some(attributes.file.uid), attributes.file.gid) else {
             return 0;
         };
         if self.is_root || errno != Errno::PERM {
@@ -130,7 +130,7 @@ impl MetadataSetter {
             return SETUID | SETGID;
         }
         // The group may be one of the caller's own.
-        match chown(None, attributes.gid) {
+        match chown(None, attributes.file.gid) {
             Ok(()) => SETUID,
             Err(_) => SETUID | SETGID,
         }

@@ -14,7 +14,6 @@ use super::attributes::Attributes;
 use super::dest;
 use super::destination::Destination;
 use super::metadata::{Handle, MetadataSetter};
-use crate::transfer::DeviceNumber;
 
 /// A directory of the host as the destination of copies.
 #[derive(Debug)]
@@ -168,7 +167,7 @@ impl Destination for ToHost {
         };
         let device = match kind {
             FileType::CharacterDevice | FileType::BlockDevice => {
-                let device = DeviceNumber::from_inode(attributes.rdev);
+                let device = attributes.file.device;
                 rustix::fs::makedev(device.major, device.minor)
             }
             _ => 0,

@@ -49,15 +49,15 @@ impl<'v> ToVolume<'v> {
 
     /// Drafts a new inode of the kind of the original.
     fn new_inode<'a>(&self, attributes: &Attributes) -> NewInode<'a> {
-        let format = attributes.mode & !0o7777;
+        let format = attributes.file.mode & !0o7777;
         let permissions = if self.preserve {
-            attributes.mode & PRIVATE
+            attributes.file.mode & PRIVATE
         } else {
-            attributes.mode & PERMISSIONS
+            attributes.file.mode & PERMISSIONS
         };
         NewInode {
             umask: self.umask,
-            rdev: attributes.rdev,
+            rdev: attributes.file.device.to_inode(),
             ..NewInode::with_mode(format | permissions)
         }
     }
@@ -87,16 +87,16 @@ impl<'v> ToVolume<'v> {
             return problems;
         }
         let mut owner = SetAttr {
-            uid: Some(attributes.uid),
-            gid: Some(attributes.gid),
+            uid: Some(attributes.file.uid),
+            gid: Some(attributes.file.gid),
             ..SetAttr::default()
         };
         if attributes.kind != FileKind::Symlink {
-            owner.mode = Some(attributes.mode & 0o7777);
+            owner.mode = Some(attributes.file.mode & 0o7777);
         }
         let times = SetAttr {
-            atime: Some(SetTime::At(attributes.atime)),
-            mtime: Some(SetTime::At(attributes.mtime)),
+            atime: Some(SetTime::At(attributes.file.times.access)),
+            mtime: Some(SetTime::At(attributes.file.times.modification)),
             ..SetAttr::default()
         };
         let mut kept = |what: &str, done: Result<(), Error>| {

@@ -20,7 +20,6 @@ use ubtrfs_fs::{Attr, Error, FileId, FileKind, Volume};
 
 use super::writer::{Member, MemberKind, TarWriter};
 use crate::damage::kind_of_engine_error;
-use crate::transfer::DeviceNumber;
 use crate::transfer::file_data::{Damage, DataRanges, READ_BYTES, read_past_damage};
 use crate::transfer::walk::{Filter, Order, Refused, Step, Walk, is_component};
 
@@ -223,7 +222,7 @@ impl<'a, W: Write> Archiver<'a, W> {
                 }
             }
             FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo => {
-                let device = DeviceNumber::from_inode(attr.rdev);
+                let device = member.file.device;
                 member.kind = match attr.kind {
                     FileKind::CharDevice => MemberKind::CharDevice(device),
                     FileKind::BlockDevice => MemberKind::BlockDevice(device),
@@ -335,12 +334,7 @@ fn member_of<'a>(path: &'a [u8], attr: &Attr, xattrs: &'a [(Vec<u8>, Vec<u8>)]) 
     Member {
         path,
         kind: MemberKind::Directory,
-        mode: attr.mode,
-        uid: attr.uid,
-        gid: attr.gid,
-        mtime: attr.mtime,
-        atime: attr.atime,
-        ctime: attr.ctime,
+        file: attr.into(),
         xattrs,
     }
 }

@@ -8,11 +8,10 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use ubtrfs_format::item::acl;
-use ubtrfs_fs::FileTime;
+use ubtrfs_fs::{DeviceNumber, PreservedAttributes};
 use ubtrfs_mkfs::archive::acl_text;
 
 use super::pax::PaxRecords;
-use crate::transfer::DeviceNumber;
 
 const BLOCK: u64 = 512;
 const RECORD: u64 = 20 * BLOCK;
@@ -42,12 +41,7 @@ pub(crate) enum MemberKind<'a> {
 pub(crate) struct Member<'a> {
     pub(crate) path: &'a [u8],
     pub(crate) kind: MemberKind<'a>,
-    pub(crate) mode: u32,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) mtime: FileTime,
-    pub(crate) atime: FileTime,
-    pub(crate) ctime: FileTime,
+    pub(crate) file: PreservedAttributes,
     pub(crate) xattrs: &'a [(Vec<u8>, Vec<u8>)],
 }
 
@@ -79,11 +73,12 @@ impl<W: Write> TarWriter<W> {
             None => member.path.to_vec(),
         };
         put_name(&mut header.as_old_mut().name, &name);
-        header.set_mode(member.mode & 0o7777);
-        header.set_uid(u64::from(if member.uid > ID_MAX { 0 } else { member.uid }));
-        header.set_gid(u64::from(if member.gid > ID_MAX { 0 } else { member.gid }));
+        let file = &member.file;
+        header.set_mode(file.mode & 0o7777);
+        header.set_uid(u64::from(if file.uid > ID_MAX { 0 } else { file.uid }));
+        header.set_gid(u64::from(if file.gid > ID_MAX { 0 } else { file.gid }));
         header.set_size(if stored > SIZE_MAX { 0 } else { stored });
-        let mtime = u64::try_from(member.mtime.sec).unwrap_or(0);
+        let mtime = u64::try_from(file.times.modification.sec).unwrap_or(0);
         header.set_mtime(if mtime > SIZE_MAX { 0 } else { mtime });
         self.set_kind(&mut header, &member.kind)?;
         header.set_cksum();
@@ -181,18 +176,19 @@ fn pax_records(member: &Member<'_>, sparse: bool, stored: u64) -> PaxRecords {
     if stored > SIZE_MAX {
         records.push_number("size", stored);
     }
-    if member.uid > ID_MAX {
-        records.push_number("uid", u64::from(member.uid));
+    let file = &member.file;
+    if file.uid > ID_MAX {
+        records.push_number("uid", u64::from(file.uid));
     }
-    if member.gid > ID_MAX {
-        records.push_number("gid", u64::from(member.gid));
+    if file.gid > ID_MAX {
+        records.push_number("gid", u64::from(file.gid));
     }
     if matches!(member.kind, MemberKind::HardLink(_)) {
         return records;
     }
-    records.push_time("mtime", member.mtime);
-    records.push_time("atime", member.atime);
-    records.push_time("ctime", member.ctime);
+    records.push_time("mtime", file.times.modification);
+    records.push_time("atime", file.times.access);
+    records.push_time("ctime", file.times.change);
     for (name, value) in member.xattrs {
         // ACLs are stored twice: as text for `tar --acls`, and unchanged for `tar --xattrs`.
         let key: Option<&[u8]> = match name.as_slice() {

@@ -24,10 +24,9 @@ fn names() -> Names {
 }
 
 fn attributes(mode: u32) -> Attributes {
-    Attributes {
-        mode,
-        ..Attributes::default()
-    }
+    let mut attributes = Attributes::default();
+    attributes.file.mode = mode;
+    attributes
 }
 
 fn place(names: &mut Names, path: &str, mode: u32) -> std::result::Result<NodeId, ArchiveError> {
@@ -68,9 +67,9 @@ fn directories_on_the_way_are_made_and_then_known_better() {
     let mut names = names();
     place(&mut names, "./a/b/file", FILE).unwrap();
     let made = names.look_up(b"a/b").unwrap().unwrap();
-    assert_eq!(names.node(made).unwrap().mode, MODE_OF_MADE);
+    assert_eq!(names.node(made).unwrap().file.mode, MODE_OF_MADE);
     assert_eq!(place(&mut names, "/a//b/", DIR).unwrap(), made);
-    assert_eq!(names.node(made).unwrap().mode, DIR);
+    assert_eq!(names.node(made).unwrap().file.mode, DIR);
     assert_eq!(place(&mut names, "./", DIR).unwrap(), ROOT);
     let paths: Vec<String> = listing(&mut names)
         .into_iter()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ubtrfs_fs::{FileTime, XattrMode};
+use ubtrfs_fs::{FileTime, PreservedAttributes, Times, XattrMode};
 
 use super::*;
 use crate::Volume;
@@ -29,14 +29,13 @@ fn attributes(mode: u32, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Attributes {
     let time = FileTime { sec: 5, nsec: 0 };
     Attributes {
         kind: FileKind::from_mode(mode).unwrap(),
-        mode,
-        uid: 0,
-        gid: 0,
+        file: PreservedAttributes {
+            mode,
+            times: Times::all(time),
+            ..PreservedAttributes::default()
+        },
         nlink: 1,
         size: 0,
-        rdev: 0,
-        atime: time,
-        mtime: time,
         xattrs,
     }
 }
