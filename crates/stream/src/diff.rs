@@ -12,8 +12,8 @@
 //! Not here: contents. Data ranges are ranges with different extents, even if the bytes are equal.
 
 mod change;
-mod entry;
 mod error;
+mod inode_differences;
 mod paths;
 mod ranges;
 mod record;
@@ -26,9 +26,7 @@ use std::sync::Arc;
 use ubtrfs_fs::Snapshot;
 use ubtrfs_spill::Sorted;
 
-pub use entry::{
-    Attributes, ByteRange, ChangeKind, DiffEntry, DiffTime, XattrChange, XattrChangeKind,
-};
+pub use change::{Change, ChangeKind, FileAttributes, XattrChange, XattrChangeKind};
 pub use error::DiffError;
 use record::Record;
 use walk::Walk;
@@ -58,9 +56,9 @@ impl Diff {
     }
 
     /// Returns the next change. Directories precede their contents.
-    pub fn next_entry(&mut self) -> Result<Option<DiffEntry>, DiffError> {
+    pub fn next_change(&mut self) -> Result<Option<Change>, DiffError> {
         let next = self.sorted.next_with_tail().map_err(DiffError::Spill)?;
-        let entry = next.map(|(record, tail)| record.entry(tail));
-        entry.transpose()
+        let change = next.map(|(record, tail)| record.change(tail));
+        change.transpose()
     }
 }

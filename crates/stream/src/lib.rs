@@ -22,10 +22,7 @@ mod scratch;
 mod send;
 mod write_behind;
 
-pub use diff::{
-    Attributes, ByteRange, ChangeKind, Diff, DiffEntry, DiffError, DiffTime, XattrChange,
-    XattrChangeKind,
-};
+pub use diff::{Change, ChangeKind, Diff, DiffError, FileAttributes, XattrChange, XattrChangeKind};
 pub use dump::CommandLines;
 pub use escaped::Escaped;
 pub use format::{

@@ -1,6 +1,9 @@
 //! The names and paths of inodes in one snapshot.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_format::item::{InodeExtrefs, InodeRefs};
@@ -41,9 +44,9 @@ impl<'a> Paths<'a> {
         self.snapshot.root_dir().ino.0
     }
 
-    pub(super) fn of_name(&mut self, name: &Name) -> Result<Vec<u8>, DiffError> {
+    pub(super) fn of_name(&mut self, name: &Name) -> Result<PathBuf, DiffError> {
         let dir = self.of_dir(name.0)?;
-        Ok(joined(&dir, &name.1))
+        Ok(PathBuf::from(OsString::from_vec(joined(&dir, &name.1))))
     }
 
     fn of_dir(&mut self, dir: u64) -> Result<Arc<[u8]>, DiffError> {

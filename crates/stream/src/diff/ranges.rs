@@ -8,9 +8,9 @@
 //! Invariants
 //! - RANGES-1: at most `MAX_RANGES` ranges are kept. Beyond that, ranges with small gaps between them are merged.
 
-use ubtrfs_format::item::FileExtent;
+use std::ops::Range;
 
-use super::entry::ByteRange;
+use ubtrfs_format::item::FileExtent;
 
 pub(super) const MAX_RANGES: usize = 4096;
 
@@ -63,7 +63,7 @@ impl Piece {
 pub(super) struct Ranges {
     old: Option<Piece>,
     new: Option<Piece>,
-    found: Vec<ByteRange>,
+    found: Vec<Range<u64>>,
     /// Gaps up to this size are merged.
     gap: u64,
 }
@@ -80,11 +80,11 @@ impl Ranges {
     }
 
     /// Returns the ranges within `size`, merged with `others`, and whether some are coarse.
-    pub(super) fn finish(mut self, size: u64, others: &[ByteRange]) -> (Vec<ByteRange>, bool) {
+    pub(super) fn finish(mut self, size: u64, others: Vec<Range<u64>>) -> (Vec<Range<u64>>, bool) {
         self.compare_up_to(u64::MAX);
         if !others.is_empty() {
             let mut all = std::mem::take(&mut self.found);
-            all.extend_from_slice(others);
+            all.extend(others);
             all.sort_unstable_by_key(|range| range.start);
             for range in all {
                 self.push(range.start, range.end);
@@ -136,12 +136,12 @@ impl Ranges {
             Some(last) if start.saturating_sub(last.end) <= self.gap => {
                 last.end = last.end.max(end);
             }
-            _ => self.found.push(ByteRange { start, end }),
+            _ => self.found.push(start..end),
         }
         // RANGES-1
         while self.found.len() > MAX_RANGES {
             self.gap = (self.gap * 2).max(4096);
-            let mut kept: Vec<ByteRange> = Vec::with_capacity(MAX_RANGES);
+            let mut kept: Vec<Range<u64>> = Vec::with_capacity(MAX_RANGES);
             for range in self.found.drain(..) {
                 match kept.last_mut() {
                     Some(last) if range.start - last.end <= self.gap => last.end = range.end,
@@ -180,11 +180,11 @@ mod tests {
             ranges.new = Some(piece(start, 1 << 30));
             assert!(ranges.found.len() <= MAX_RANGES);
         }
-        let (found, is_coarse) = ranges.finish(u64::MAX, &[]);
+        let (found, is_coarse) = ranges.finish(u64::MAX, Vec::new());
         assert!(is_coarse && !found.is_empty());
         for number in 0..count {
             let at = number * 12_288;
-            let holds = |range: &ByteRange| range.start <= at && at + 4096 <= range.end;
+            let holds = |range: &Range<u64>| range.start <= at && at + 4096 <= range.end;
             assert!(found.iter().any(holds), "{at}");
         }
     }
@@ -209,11 +209,8 @@ mod tests {
         ranges.new = Some(part(4096, 8192, 4096));
         ranges.compare_up_to(8192);
         ranges.new = Some(part(8192, 12_288, 0));
-        let (found, is_coarse) = ranges.finish(12_288, &[]);
-        let range = ByteRange {
-            start: 4096,
-            end: 8192,
-        };
+        let (found, is_coarse) = ranges.finish(12_288, Vec::new());
+        let range = 4096..8192;
         assert_eq!((found, is_coarse), (vec![range], false));
     }
 }

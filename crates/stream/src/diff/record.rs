@@ -5,14 +5,17 @@
 //!   path.
 
 use std::cmp::Ordering;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use ubtrfs_spill::{Position, RunReader, SortRecord};
 
-use super::entry::{ChangeKind, DiffEntry};
+use super::change::{Change, ChangeKind};
 use super::error::DiffError;
 
-/// An entry. Path and serialized entry are its tail.
+/// A change. Path and serialized change are its tail.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     kind: ChangeKind,
@@ -20,23 +23,23 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Returns the record of an entry with its tail.
-    pub(super) fn new(entry: &DiffEntry) -> Result<(Record, Vec<u8>), DiffError> {
-        let mut tail = entry.path.clone();
-        serde_json::to_writer(&mut tail, entry).map_err(|error| DiffError::Spill(error.into()))?;
+    /// Returns the record of a change with its tail.
+    pub(super) fn new(change: &Change) -> Result<(Record, Vec<u8>), DiffError> {
+        let mut tail = change.path.as_os_str().as_bytes().to_vec();
         let record = Record {
-            kind: entry.kind,
-            path_bytes: entry.path.len() as u32,
+            kind: change.kind,
+            path_bytes: tail.len() as u32,
         };
+        serde_json::to_writer(&mut tail, change).map_err(|error| DiffError::Spill(error.into()))?;
         Ok((record, tail))
     }
 
-    pub(super) fn entry(self, tail: &[u8]) -> Result<DiffEntry, DiffError> {
+    pub(super) fn change(self, tail: &[u8]) -> Result<Change, DiffError> {
         let (path, body) = self.parts(tail);
-        let entry: Result<DiffEntry, _> = serde_json::from_slice(body);
-        let mut entry = entry.map_err(|error| DiffError::Spill(error.into()))?;
-        entry.path = path.to_vec();
-        Ok(entry)
+        let change: Result<Change, _> = serde_json::from_slice(body);
+        let mut change = change.map_err(|error| DiffError::Spill(error.into()))?;
+        change.path = PathBuf::from(OsStr::from_bytes(path));
+        Ok(change)
     }
 
     fn parts(self, tail: &[u8]) -> (&[u8], &[u8]) {

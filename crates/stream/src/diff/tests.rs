@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
@@ -38,9 +40,9 @@ fn snapshot(volume: &Arc<Volume>, name: &str) -> Snapshot {
     Snapshot::open(volume, made.unwrap()).unwrap()
 }
 
-fn entries_with(old: &Snapshot, new: &Snapshot, memory_bytes: usize) -> Vec<DiffEntry> {
+fn entries_with(old: &Snapshot, new: &Snapshot, memory_bytes: usize) -> Vec<Change> {
     let mut diff = Diff::new(old, new, memory_bytes).unwrap();
-    std::iter::from_fn(|| diff.next_entry().unwrap()).collect()
+    std::iter::from_fn(|| diff.next_change().unwrap()).collect()
 }
 
 type Name = (u64, Vec<u8>);
@@ -101,8 +103,12 @@ impl Tree {
     }
 }
 
+fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
 /// Asserts that entries equal the result of a comparison of whole trees.
-fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
+fn assert_tells(entries: &[Change], old: &Tree, new: &Tree) {
     let has = |tree: &Tree, name: &Name, inode| tree.names.get(name) == Some(&inode);
     let is_kept = |inode| match (old.inodes.get(&inode), new.inodes.get(&inode)) {
         (Some(old), Some(new)) => old.0.generation == new.0.generation,
@@ -117,22 +123,21 @@ fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
             .map(|(name, inode)| (names.paths[name].clone(), *inode))
             .collect()
     };
-    let paths_of = |kind, path: fn(&DiffEntry) -> Option<&Vec<u8>>| -> BTreeSet<(Vec<u8>, u64)> {
+    let paths_of = |kind, path: fn(&Change) -> Option<&PathBuf>| -> BTreeSet<(Vec<u8>, u64)> {
         let of_kind = entries
             .iter()
             .filter(|entry| entry.kind == kind || entry.kind == ChangeKind::Renamed);
         of_kind
-            .map(|entry| (path(entry).unwrap().clone(), entry.inode.unwrap()))
+            .map(|entry| (bytes(path(entry).unwrap()), entry.ino.unwrap()))
             .collect()
     };
-    let from = |entry: &DiffEntry| -> Option<Vec<u8>> { entry.renamed_from.clone() };
     let gone: BTreeSet<_> = entries
         .iter()
         .filter(|entry| matches!(entry.kind, ChangeKind::Removed | ChangeKind::Renamed))
         .map(|entry| {
             (
-                from(entry).unwrap_or(entry.path.clone()),
-                entry.inode.unwrap(),
+                bytes(entry.renamed_from.as_ref().unwrap_or(&entry.path)),
+                entry.ino.unwrap(),
             )
         })
         .collect();
@@ -146,14 +151,14 @@ fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
         let (old_attr, old_xattrs, old_data) = &old.inodes[inode];
         let detailed: Vec<_> = entries
             .iter()
-            .filter(|entry| entry.inode == Some(*inode))
+            .filter(|entry| entry.ino == Some(*inode))
             .filter(|entry| matches!(entry.kind, ChangeKind::Changed | ChangeKind::Renamed))
             .collect();
         let what = format!("inode {inode}: {detailed:?}");
         assert!(
-            detailed
-                .iter()
-                .all(|e| new.paths_of(*inode).contains(&e.path[..])),
+            detailed.iter().all(|e| new
+                .paths_of(*inode)
+                .contains(&e.path.as_os_str().as_bytes())),
             "{what}"
         );
         let mtime = (
@@ -177,10 +182,10 @@ fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
         };
         let shown = entry.new.unwrap();
         assert_eq!(
-            (shown.mode, shown.uid, shown.links),
+            (shown.mode, shown.uid, shown.nlink),
             (attr.mode & 0o7777, attr.uid, attr.nlink)
         );
-        assert_eq!(shown.mtime, (attr.mtime.sec, attr.mtime.nsec), "{what}");
+        assert_eq!(shown.modified, SystemTime::from(attr.mtime), "{what}");
         let names = |xattrs: &[(Vec<u8>, Vec<u8>)]| -> BTreeMap<Vec<u8>, Vec<u8>> {
             xattrs.iter().cloned().collect()
         };
@@ -192,24 +197,19 @@ fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
         let xattrs_listed: BTreeSet<_> = detailed
             .iter()
             .flat_map(|e| &e.xattrs)
-            .map(|x| &x.name)
+            .map(|x| x.name.as_bytes().to_vec())
             .collect();
-        assert_eq!(xattrs_listed, differing.collect(), "{what}");
+        assert_eq!(xattrs_listed, differing.cloned().collect(), "{what}");
         let is_listed = |at: u64| {
             let mut ranges = detailed.iter().flat_map(|entry| &entry.data);
-            ranges.any(|range| (range.start..range.end).contains(&at))
+            ranges.any(|range| range.contains(&at))
         };
         for (at, byte) in data.iter().enumerate() {
             let is_same = old_data.get(at).copied().unwrap_or(0) == *byte;
             assert!(is_same || is_listed(at as u64), "byte {at} differs: {what}");
         }
     }
-    let order =
-        |path: &[u8]| -> Vec<Vec<u8>> { path.split(|b| *b == b'/').map(<[u8]>::to_vec).collect() };
-    assert!(
-        entries.is_sorted_by_key(|entry| order(&entry.path)),
-        "path order"
-    );
+    assert!(entries.is_sorted_by(|a, b| a.path <= b.path), "path order");
 }
 
 /// Makes a random change. A failing operation has no effect.
@@ -286,7 +286,7 @@ fn it_tells_what_a_naive_comparison_tells() {
         let entries = entries_with(&old, &new, MEMORY_BYTES);
         let of_files: Vec<_> = entries
             .iter()
-            .filter(|entry| entry.inode.is_some() && !entry.path.is_empty())
+            .filter(|entry| entry.ino.is_some() && *entry.path != *"")
             .cloned()
             .collect();
         assert_tells(&of_files, &Tree::read(&old), &Tree::read(&new));
@@ -319,12 +319,16 @@ fn moving_a_directory_is_one_change() {
     let entries = entries_with(&old, &new, MEMORY_BYTES);
     let shown: Vec<_> = entries
         .iter()
-        .map(|e| (&e.path[..], e.kind, e.renamed_from.as_deref()))
+        .map(|e| (e.path.as_path(), e.kind, e.renamed_from.as_deref()))
         .collect();
-    let wanted: [(&[u8], _, Option<&[u8]>); 3] = [
-        (b"", ChangeKind::Changed, None),
-        (b"moved", ChangeKind::Renamed, Some(b"dir")),
-        (b"old", ChangeKind::Added, None),
+    let wanted = [
+        (Path::new(""), ChangeKind::Changed, None),
+        (
+            Path::new("moved"),
+            ChangeKind::Renamed,
+            Some(Path::new("dir")),
+        ),
+        (Path::new("old"), ChangeKind::Added, None),
     ];
     assert_eq!(shown, wanted);
 }
@@ -341,26 +345,25 @@ fn data_ranges_are_what_was_written() {
     volume.write(file, 1 << 20, &[2; 100]).unwrap();
     let new = snapshot(&volume, "new");
     let entries = entries_with(&old, &new, MEMORY_BYTES);
-    let entry = entries.iter().find(|entry| entry.path == b"file").unwrap();
-    let range = |start, end| ByteRange { start, end };
-    assert_eq!(
-        entry.data,
-        [range(8192, 12_288), range(1 << 20, (1 << 20) + 100)]
-    );
+    let entry = entries
+        .iter()
+        .find(|entry| entry.path == Path::new("file"))
+        .unwrap();
+    assert_eq!(entry.data, [8192..12_288, 1 << 20..(1 << 20) + 100]);
     assert!(!entry.data_is_coarse);
 }
 
 /// Lists kind, path and former path of entries, without the root directory and subvolumes.
-fn shown(entries: &[DiffEntry]) -> Vec<(ChangeKind, &str, Option<&str>)> {
+fn shown(entries: &[Change]) -> Vec<(ChangeKind, &str, Option<&str>)> {
     entries
         .iter()
-        .filter(|entry| !entry.path.is_empty() && entry.inode.is_some())
+        .filter(|entry| *entry.path != *"" && entry.ino.is_some())
         .map(|entry| {
             let from = entry.renamed_from.as_deref();
             (
                 entry.kind,
-                std::str::from_utf8(&entry.path).unwrap(),
-                from.map(|from| std::str::from_utf8(from).unwrap()),
+                entry.path.to_str().unwrap(),
+                from.map(|from| from.to_str().unwrap()),
             )
         })
         .collect()

@@ -1,6 +1,8 @@
 //! A single walk through the differences: collects the items of each inode, and reports the changes of its names.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use std::path::PathBuf;
 
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{DirEntries, FileExtent, FileKind};
@@ -8,9 +10,9 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_fs::{Comparison, Difference, Snapshot};
 use ubtrfs_spill::{Sorted, Sorter};
 
-use super::change::{Change, Inode, Refused};
-use super::entry::{Attributes, ByteRange, ChangeKind, DiffEntry};
+use super::change::{Change, ChangeKind, FileAttributes};
 use super::error::DiffError;
+use super::inode_differences::{Inode, InodeDifferences, Refused};
 use super::paths::{Name, Paths};
 use super::ranges::MAX_RANGES;
 use super::record::Record;
@@ -44,14 +46,14 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn run(mut self) -> Result<Sorted<Record>, DiffError> {
-        let mut change: Option<Change> = None;
+        let mut change: Option<InodeDifferences> = None;
         while let Some(difference) = self.comparison.next_difference()? {
             let key = difference.key();
             if !(InodeNr::FIRST_FREE.0..=LAST_INODE).contains(&key.objectid) {
                 continue;
             }
             let is_next = change.as_ref().is_none_or(|c| c.inode != key.objectid);
-            if is_next && let Some(done) = change.replace(Change::new(key.objectid)) {
+            if is_next && let Some(done) = change.replace(InodeDifferences::new(key.objectid)) {
                 self.report(done)?;
             }
             if key.item_type == KeyType::DIR_INDEX {
@@ -68,7 +70,7 @@ impl<'a> Walk<'a> {
         self.sorter.finish().map_err(DiffError::Spill)
     }
 
-    fn push(&mut self, entry: DiffEntry) -> Result<(), DiffError> {
+    fn push(&mut self, entry: Change) -> Result<(), DiffError> {
         let (record, tail) = Record::new(&entry)?;
         let pushed = self.sorter.push_with_tail(record, &tail);
         pushed.map_err(DiffError::Spill)
@@ -96,18 +98,18 @@ impl<'a> Walk<'a> {
         }
         if let Some((_, name)) = old {
             let path = self.old_paths.of_name(&name)?;
-            let removed = DiffEntry::new(path, ChangeKind::Removed, FileKind::Directory);
+            let removed = Change::new(path, ChangeKind::Removed, FileKind::Directory);
             self.push(removed)?;
         }
         if let Some((_, name)) = new {
             let path = self.new_paths.of_name(&name)?;
-            let added = DiffEntry::new(path, ChangeKind::Added, FileKind::Directory);
+            let added = Change::new(path, ChangeKind::Added, FileKind::Directory);
             self.push(added)?;
         }
         Ok(())
     }
 
-    fn report(&mut self, mut change: Change) -> Result<(), DiffError> {
+    fn report(&mut self, mut change: InodeDifferences) -> Result<(), DiffError> {
         if !change.has_item {
             let key = Key::new(change.inode, KeyType::INODE_ITEM, 0);
             let item = self.new.view().get(&key)?;
@@ -141,9 +143,9 @@ impl<'a> Walk<'a> {
     fn report_removed(&mut self, inode: u64, old: Inode) -> Result<(), DiffError> {
         for name in self.old_paths.all_names(inode)? {
             let path = self.old_paths.of_name(&name)?;
-            let mut entry = DiffEntry::new(path, ChangeKind::Removed, old.file_type);
-            entry.inode = Some(inode);
-            entry.old = Some(Attributes::of(&old.item, old.file_type));
+            let mut entry = Change::new(path, ChangeKind::Removed, old.file_type);
+            entry.ino = Some(inode);
+            entry.old = Some(FileAttributes::of(&old.item, old.file_type));
             self.push(entry)?;
         }
         Ok(())
@@ -152,9 +154,9 @@ impl<'a> Walk<'a> {
     fn report_added(&mut self, inode: u64, new: Inode) -> Result<(), DiffError> {
         for name in self.new_paths.all_names(inode)? {
             let path = self.new_paths.of_name(&name)?;
-            let mut entry = DiffEntry::new(path, ChangeKind::Added, new.file_type);
-            entry.inode = Some(inode);
-            entry.new = Some(Attributes::of(&new.item, new.file_type));
+            let mut entry = Change::new(path, ChangeKind::Added, new.file_type);
+            entry.ino = Some(inode);
+            entry.new = Some(FileAttributes::of(&new.item, new.file_type));
             self.push(entry)?;
         }
         Ok(())
@@ -162,12 +164,17 @@ impl<'a> Walk<'a> {
 
     /// Reports an inode that exists in both snapshots: moved, added and removed names, and other changes with one of
     /// its names.
-    fn report_kept(&mut self, change: Change, old: Inode, new: Inode) -> Result<(), DiffError> {
+    fn report_kept(
+        &mut self,
+        change: InodeDifferences,
+        old: Inode,
+        new: Inode,
+    ) -> Result<(), DiffError> {
         let of_it = |path, kind| {
-            let mut entry = DiffEntry::new(path, kind, new.file_type);
-            entry.inode = Some(change.inode);
-            entry.old = Some(Attributes::of(&old.item, old.file_type));
-            entry.new = Some(Attributes::of(&new.item, new.file_type));
+            let mut entry = Change::new(path, kind, new.file_type);
+            entry.ino = Some(change.inode);
+            entry.old = Some(FileAttributes::of(&old.item, old.file_type));
+            entry.new = Some(FileAttributes::of(&new.item, new.file_type));
             entry
         };
         let gone: BTreeSet<&Name> = change.old_names.difference(&change.new_names).collect();
@@ -203,7 +210,7 @@ impl<'a> Walk<'a> {
             links.push(of_it(self.new_paths.of_name(name)?, ChangeKind::Added));
         }
         let behind = self.cut_off_before(change.inode, &old, &new)?;
-        let (data, data_is_coarse) = change.ranges.finish(new.item.size.get(), &behind);
+        let (data, data_is_coarse) = change.ranges.finish(new.item.size.get(), behind);
         // Only the first entry has the details.
         let mut first = if entries.is_empty() {
             of_it(
@@ -236,7 +243,7 @@ impl<'a> Walk<'a> {
         inode: u64,
         old: &Inode,
         new: &Inode,
-    ) -> Result<Vec<ByteRange>, DiffError> {
+    ) -> Result<Vec<Range<u64>>, DiffError> {
         let mut found = Vec::new();
         let (start, end) = (old.item.size.get(), new.item.size.get());
         if new.file_type != FileKind::Regular || start >= end {
@@ -263,7 +270,7 @@ impl<'a> Walk<'a> {
                 let is_full = found.len() >= MAX_RANGES;
                 match found.last_mut().filter(|_| is_full) {
                     Some(last) => last.end = end,
-                    None => found.push(ByteRange { start, end }),
+                    None => found.push(start..end),
                 }
             }
             more = cursor.advance()?;
@@ -272,7 +279,10 @@ impl<'a> Walk<'a> {
     }
 
     /// Lists the old and new paths of unchanged names whose directory number was reused by another directory.
-    fn moved_by_number(&mut self, change: &Change) -> Result<Vec<[Vec<u8>; 2]>, DiffError> {
+    fn moved_by_number(
+        &mut self,
+        change: &InodeDifferences,
+    ) -> Result<Vec<[PathBuf; 2]>, DiffError> {
         let mut moved = Vec::new();
         if change.inode == self.top() {
             return Ok(moved);
@@ -320,10 +330,10 @@ impl<'a> Walk<'a> {
         &mut self,
         inode: u64,
         differing: &BTreeSet<Name>,
-        links: &[DiffEntry],
-    ) -> Result<Vec<u8>, DiffError> {
+        links: &[Change],
+    ) -> Result<PathBuf, DiffError> {
         if inode == self.top() {
-            return Ok(Vec::new());
+            return Ok(PathBuf::new());
         }
         let names = if links.iter().any(|link| link.kind == ChangeKind::Added) {
             // Added names may precede unchanged ones.
@@ -333,7 +343,7 @@ impl<'a> Walk<'a> {
         };
         for name in &names {
             let path = self.new_paths.of_name(name)?;
-            let is_new = |link: &DiffEntry| link.kind == ChangeKind::Added && link.path == path;
+            let is_new = |link: &Change| link.kind == ChangeKind::Added && link.path == path;
             if !differing.contains(name) || !links.iter().any(is_new) {
                 return Ok(path);
             }

@@ -289,8 +289,8 @@ fn differences_tell_of_ends_that_come_back() {
     let (short, long) = (sending.snapshot("short"), sending.snapshot("long"));
     let mut diff = Diff::new(&short, &long, 1 << 20).unwrap();
     let mut ranges = Vec::new();
-    while let Some(entry) = diff.next_entry().unwrap() {
-        ranges.extend(entry.data.iter().map(|range| (range.start, range.end)));
+    while let Some(change) = diff.next_change().unwrap() {
+        ranges.extend(change.data.iter().map(|range| (range.start, range.end)));
     }
     assert_eq!(ranges, [(2 * SECTOR + 100, 3 * SECTOR)]);
 }
