@@ -51,8 +51,8 @@ pub use crate::archive::ArchiveError;
 use self::archive::Archive;
 use self::data_space::{DataSpace, PlacedData, Sharing};
 use self::encode::Coding;
-use self::filled::Filled;
-use self::filler::{Filler, FillerSetup, Walked};
+use self::filled::{Filled, Walked};
+use self::filler::{Filler, FillerSetup};
 use self::folder::{Folder, FolderOptions};
 use self::marks::Marks;
 use self::source::Source;
@@ -365,20 +365,16 @@ impl Unfinished<'_> {
     fn finish(
         &self,
         mut data: DataSpace<'_>,
-        walked: Walked,
+        (walked, stats): (Walked, FillStats),
         fill: &FillOptions,
         watch: FillWatch<'_>,
     ) -> Result<Finished, FillError> {
         let is_over = data.is_over();
         let sharing = std::mem::replace(&mut data.sharing, Sharing::NotWanted);
         let (mut base, placed, mut writer) = data.finish()?;
-        let stats = walked.stats;
         let mut files = Filled {
             geometry: self.geometry,
-            subvolumes: walked.subvolumes,
-            default_subvolume: walked.default_subvolume,
-            items: walked.items,
-            extents: walked.extents,
+            walked,
             data: placed,
             watch: RefCell::new(watch),
         };

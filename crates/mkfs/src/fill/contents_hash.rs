@@ -58,8 +58,8 @@ fn hash_of(files: &Filled<'_, '_>, created: i64, sizes: &[u64]) -> Result<[u8; 1
     for bytes in sizes {
         hash.push(&bytes.to_le_bytes());
     }
-    hash.push(&files.default_subvolume.0.to_le_bytes());
-    for subvolume in &files.subvolumes {
+    hash.push(&files.walked.default_subvolume.0.to_le_bytes());
+    for subvolume in &files.walked.subvolumes {
         hash.push(&subvolume.id.0.to_le_bytes());
         hash.push(&[u8::from(subvolume.is_read_only)]);
         hash.push(format!("{:?}", subvolume.entry).as_bytes());
@@ -88,7 +88,7 @@ pub(super) fn identify(
 ) -> Result<Identity, MkfsError> {
     let hash = hash_of(files, identity.created.sec.get(), sizes)?;
     let identity = identity.with_contents(&hash);
-    for subvolume in &mut files.subvolumes {
+    for subvolume in &mut files.walked.subvolumes {
         subvolume.uuid = match &subvolume.entry {
             Some(_) => identity.subvolume_uuid(subvolume.id),
             None => identity.fs_tree_uuid,

@@ -18,13 +18,19 @@ use crate::extents::data_extent;
 use crate::files::{Files, Push, Subvolume};
 use crate::options::Geometry;
 
+/// The result of a walk.
 #[derive(Debug)]
-pub(super) struct Filled<'a, 'o> {
-    pub(super) geometry: &'a Geometry,
+pub(super) struct Walked {
     pub(super) subvolumes: Vec<Subvolume>,
     pub(super) default_subvolume: RootId,
     pub(super) items: SortedItems,
     pub(super) extents: ExtentLog,
+}
+
+#[derive(Debug)]
+pub(super) struct Filled<'a, 'o> {
+    pub(super) geometry: &'a Geometry,
+    pub(super) walked: Walked,
     pub(super) data: PlacedData,
     /// Consulted during each pass over the items, because there are several.
     pub(super) watch: RefCell<FillWatch<'o>>,
@@ -32,11 +38,11 @@ pub(super) struct Filled<'a, 'o> {
 
 impl Files for Filled<'_, '_> {
     fn subvolumes(&self) -> &[Subvolume] {
-        &self.subvolumes
+        &self.walked.subvolumes
     }
 
     fn default_subvolume(&self) -> RootId {
-        self.default_subvolume
+        self.walked.default_subvolume
     }
 
     fn has_items(&self) -> bool {
@@ -45,7 +51,7 @@ impl Files for Filled<'_, '_> {
 
     fn each_item(&self, subvolume: RootId, push: &mut Push<'_>) -> Result<(), MkfsError> {
         let mut watch = self.watch.borrow_mut();
-        watch.pass_items(push, |push| self.items.each(subvolume, push))
+        watch.pass_items(push, |push| self.walked.items.each(subvolume, push))
     }
 
     fn each_csum(&self, push: &mut Push<'_>) -> Result<(), MkfsError> {
@@ -55,7 +61,7 @@ impl Files for Filled<'_, '_> {
 
     fn each_extent(&self, push: &mut Push<'_>) -> Result<(), MkfsError> {
         let mut watch = self.watch.borrow_mut();
-        watch.pass_items(push, |push| self.extents.each(self.geometry, push))
+        watch.pass_items(push, |push| self.walked.extents.each(self.geometry, push))
     }
 
     fn used(&self, chunk: usize) -> &[Range<u64>] {

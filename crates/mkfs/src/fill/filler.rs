@@ -32,9 +32,9 @@ use self::links::{Linked, Links};
 use super::data_space::{DataSpace, PlacedExtent};
 use super::encode::Coding;
 use super::error::FillError;
-use super::filled::ExtentLog;
+use super::filled::{ExtentLog, Walked};
 use super::inode::{Name, dir_entry, put_name, put_names, put_xattrs};
-use super::item_sorter::{ItemSorter, Record, SortedItems};
+use super::item_sorter::{ItemSorter, Record};
 use super::marks::DENSE;
 use super::scratch::Scratch;
 use super::source::{Attributes, Body, Event, LinkId, Source};
@@ -92,15 +92,6 @@ struct Dir {
     next_index: u64,
 }
 
-/// The result of a walk.
-pub(super) struct Walked {
-    pub(super) subvolumes: Vec<Subvolume>,
-    pub(super) default_subvolume: RootId,
-    pub(super) items: SortedItems,
-    pub(super) extents: ExtentLog,
-    pub(super) stats: FillStats,
-}
-
 impl<'a, 'd> Filler<'a, 'd> {
     pub(super) fn new(
         setup: FillerSetup<'a>,
@@ -126,7 +117,10 @@ impl<'a, 'd> Filler<'a, 'd> {
     }
 
     /// Converts the whole walk.
-    pub(super) fn fill(mut self, source: &mut dyn Source) -> Result<Walked, FillError> {
+    pub(super) fn fill(
+        mut self,
+        source: &mut dyn Source,
+    ) -> Result<(Walked, FillStats), FillError> {
         while let Some(event) = source.next()? {
             self.event(event)?;
             if self.data.is_over() {
@@ -144,13 +138,13 @@ impl<'a, 'd> Filler<'a, 'd> {
             self.finish_linked(tree, linked)
         })?;
         let subvolumes = self.subvolumes.into_iter();
-        Ok(Walked {
+        let walked = Walked {
             subvolumes: subvolumes.map(|numbered| numbered.subvolume).collect(),
             default_subvolume: self.default_subvolume,
             items: self.items.finish()?,
             extents: self.extents,
-            stats: self.stats,
-        })
+        };
+        Ok((walked, self.stats))
     }
 
     fn event(&mut self, event: Event) -> Result<(), FillError> {
