@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use ubtrfs::{
     CheckIssue, CheckReport, Checker, DeviceAccess, DeviceName, Event, Holder, OpenCheck,
     PhaseProgress, Severity, memory_limit,
@@ -142,7 +143,7 @@ impl Check {
             console.warning("the volume has quota groups: their sums are not checked");
         }
         if console.is_json() {
-            json::write_map(&mut console.out, "check", &to_json(&report))?
+            json::write_map(&mut console.out, "check", &ReportJson(&report))?
         } else {
             print(&mut console.out, &report, quiet)?
         }
@@ -366,27 +367,36 @@ fn print(out: &mut dyn Write, report: &CheckReport, quiet: bool) -> std::io::Res
     Ok(())
 }
 
-#[derive(Debug, Serialize)]
-struct ReportJson {
-    fsid: String,
-    clean: bool,
-    errors: u64,
-    warnings: u64,
-    notes: u64,
-    unlisted: u64,
-    suppressed: u64,
-    log_tree: bool,
-    quota_groups: bool,
-    data_read: bool,
-    bytes_used: u64,
-    csum_bytes: u64,
-    tree_bytes: u64,
-    fs_tree_bytes: u64,
-    extent_tree_bytes: u64,
-    waste_bytes: u64,
-    data_bytes_allocated: u64,
-    data_bytes_referenced: u64,
-    issues: Vec<IssueJson>,
+/// A report in JSON.
+struct ReportJson<'a>(&'a CheckReport);
+
+impl Serialize for ReportJson<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let report = self.0;
+        let figures = &report.figures;
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("fsid", &report.uuid.to_string())?;
+        map.serialize_entry("clean", &report.is_clean())?;
+        map.serialize_entry("errors", &report.errors)?;
+        map.serialize_entry("warnings", &report.warnings)?;
+        map.serialize_entry("notes", &report.notes)?;
+        map.serialize_entry("unlisted", &report.unlisted())?;
+        map.serialize_entry("suppressed", &report.suppressed)?;
+        map.serialize_entry("log_tree", &report.has_log)?;
+        map.serialize_entry("quota_groups", &report.has_quotas)?;
+        map.serialize_entry("data_read", &report.data_was_read)?;
+        map.serialize_entry("bytes_used", &figures.bytes_used)?;
+        map.serialize_entry("csum_bytes", &figures.csum_bytes)?;
+        map.serialize_entry("tree_bytes", &figures.tree_bytes)?;
+        map.serialize_entry("fs_tree_bytes", &figures.fs_tree_bytes)?;
+        map.serialize_entry("extent_tree_bytes", &figures.extent_tree_bytes)?;
+        map.serialize_entry("waste_bytes", &figures.waste_bytes)?;
+        map.serialize_entry("data_bytes_allocated", &figures.data_bytes_allocated)?;
+        map.serialize_entry("data_bytes_referenced", &figures.data_bytes_referenced)?;
+        let issues: Vec<_> = report.issues.iter().map(issue_to_json).collect();
+        map.serialize_entry("issues", &issues)?;
+        map.end()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -404,31 +414,6 @@ struct IssueJson {
     key: Option<(u64, u8, u64)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytenr: Option<u64>,
-}
-
-fn to_json(report: &CheckReport) -> ReportJson {
-    let figures = &report.figures;
-    ReportJson {
-        fsid: report.uuid.to_string(),
-        clean: report.is_clean(),
-        errors: report.errors,
-        warnings: report.warnings,
-        notes: report.notes,
-        unlisted: report.unlisted(),
-        suppressed: report.suppressed,
-        log_tree: report.has_log,
-        quota_groups: report.has_quotas,
-        data_read: report.data_was_read,
-        bytes_used: figures.bytes_used,
-        csum_bytes: figures.csum_bytes,
-        tree_bytes: figures.tree_bytes,
-        fs_tree_bytes: figures.fs_tree_bytes,
-        extent_tree_bytes: figures.extent_tree_bytes,
-        waste_bytes: figures.waste_bytes,
-        data_bytes_allocated: figures.data_bytes_allocated,
-        data_bytes_referenced: figures.data_bytes_referenced,
-        issues: report.issues.iter().map(issue_to_json).collect(),
-    }
 }
 
 fn issue_to_json(issue: &CheckIssue) -> IssueJson {

@@ -42,7 +42,7 @@ impl Stat {
                 }
             };
             match &mut list {
-                Some(list) => list.push(&mut console.out, &StatJson::new(location, found))?,
+                Some(list) => list.push(&mut console.out, &StatJson::new(location, &found))?,
                 None => print(console, location, &found)?,
             }
         }
@@ -61,19 +61,19 @@ impl Stat {
 }
 
 #[derive(Debug, Serialize)]
-struct StatJson {
+struct StatJson<'a> {
     #[serde(flatten)]
-    file: FileJson,
+    file: FileJson<'a>,
     flags: Vec<&'static str>,
     xattrs: Vec<XattrJson>,
 }
 
-impl StatJson {
-    fn new(location: &Location, (stat, xattrs): (FileStat, Xattrs)) -> StatJson {
+impl<'a> StatJson<'a> {
+    fn new(location: &'a Location, (stat, xattrs): &'a (FileStat, Xattrs)) -> StatJson<'a> {
         StatJson {
             file: stat.to_json(&location.path),
             flags: stat.metadata.flag_names(),
-            xattrs: XattrJson::list(&xattrs),
+            xattrs: XattrJson::list(xattrs),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use rustix::fs::{major, minor};
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use ubtrfs::{DirEntry, FileKind, Metadata, Subvolume};
 
 use crate::presentation::{clock, json, permissions};
@@ -50,64 +50,52 @@ impl FileStat {
         }
     }
 
-    pub(crate) fn to_json(&self, path: &[u8]) -> FileJson {
-        let file = &self.metadata;
-        let device = self.device_number();
-        FileJson {
-            path: json::text(path),
-            path_hex: json::hex_if_lossy(path),
-            kind: permissions::kind_name(file.file_type()),
-            mode: format!("{:04o}", file.mode() & 0o7777),
-            nlink: file.nlink(),
-            uid: file.uid(),
-            gid: file.gid(),
-            size: file.len(),
-            bytes_used: file.bytes_used(),
-            subvolume: file.subvolume_id(),
-            inode: file.ino(),
-            generation: file.generation(),
-            transid: file.changed_generation(),
-            atime: clock::rfc3339(file.accessed()),
-            mtime: clock::rfc3339(file.modified()),
-            ctime: clock::rfc3339(file.changed()),
-            btime: clock::rfc3339(file.created()),
-            major: device.map(|(major, _)| major),
-            minor: device.map(|(_, minor)| minor),
-            target: self.target.as_deref().map(json::text),
-            target_hex: self.target.as_deref().and_then(json::hex_if_lossy),
-        }
+    pub(crate) fn to_json<'a>(&'a self, path: &'a [u8]) -> FileJson<'a> {
+        FileJson { stat: self, path }
     }
 }
 
 /// A file in a JSON listing. Times are RFC 3339, sizes bytes.
-#[derive(Debug, Serialize)]
-pub(crate) struct FileJson {
-    path: String,
-    /// The path's bytes, if it is not UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    mode: String,
-    nlink: u64,
-    uid: u32,
-    gid: u32,
-    size: u64,
-    bytes_used: u64,
-    subvolume: u64,
-    inode: u64,
-    generation: u64,
-    transid: u64,
-    atime: String,
-    mtime: String,
-    ctime: String,
-    btime: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    major: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    minor: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target_hex: Option<String>,
+#[derive(Debug)]
+pub(crate) struct FileJson<'a> {
+    stat: &'a FileStat,
+    path: &'a [u8],
+}
+
+impl Serialize for FileJson<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let file = &self.stat.metadata;
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("path", &json::text(self.path))?;
+        // The path's bytes, if it is not UTF-8.
+        if let Some(hex) = json::hex_if_lossy(self.path) {
+            map.serialize_entry("path_hex", &hex)?;
+        }
+        map.serialize_entry("type", permissions::kind_name(file.file_type()))?;
+        map.serialize_entry("mode", &format!("{:04o}", file.mode() & 0o7777))?;
+        map.serialize_entry("nlink", &file.nlink())?;
+        map.serialize_entry("uid", &file.uid())?;
+        map.serialize_entry("gid", &file.gid())?;
+        map.serialize_entry("size", &file.len())?;
+        map.serialize_entry("bytes_used", &file.bytes_used())?;
+        map.serialize_entry("subvolume", &file.subvolume_id())?;
+        map.serialize_entry("inode", &file.ino())?;
+        map.serialize_entry("generation", &file.generation())?;
+        map.serialize_entry("transid", &file.changed_generation())?;
+        map.serialize_entry("atime", &clock::rfc3339(file.accessed()))?;
+        map.serialize_entry("mtime", &clock::rfc3339(file.modified()))?;
+        map.serialize_entry("ctime", &clock::rfc3339(file.changed()))?;
+        map.serialize_entry("btime", &clock::rfc3339(file.created()))?;
+        if let Some((major, minor)) = self.stat.device_number() {
+            map.serialize_entry("major", &major)?;
+            map.serialize_entry("minor", &minor)?;
+        }
+        if let Some(target) = &self.stat.target {
+            map.serialize_entry("target", &json::text(target))?;
+            if let Some(hex) = json::hex_if_lossy(target) {
+                map.serialize_entry("target_hex", &hex)?;
+            }
+        }
+        map.end()
+    }
 }

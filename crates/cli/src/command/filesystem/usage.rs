@@ -7,6 +7,7 @@ use std::io::Write;
 
 use anyhow::bail;
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use ubtrfs::{BlockGroupKind, Volume};
 
 use crate::presentation::console::Console;
@@ -54,7 +55,7 @@ impl Usage {
             let mut list = json::JsonList::start(&mut console.out, "filesystem-usage")?;
             for location in &self.locations {
                 let usage = usage_of(location)?;
-                list.push(&mut console.out, &usage.to_json())?;
+                list.push(&mut console.out, &usage)?;
             }
             return Ok(list.end(&mut console.out)?);
         }
@@ -419,80 +420,56 @@ impl VolumeUsage {
         table.push(used);
         Ok(table.write(out)?)
     }
+}
 
-    fn to_json(&self) -> UsageJson {
+impl Serialize for VolumeUsage {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let overall = self.overall();
-        let groups = self.infos.iter().map(|info| GroupJson {
-            bg_type: info.group.kind_name(),
-            bg_profile: info.group.profile_name(),
-            total: info.total,
-            used: info.used,
-            devices: self
-                .devices
-                .iter()
-                .map(|device| (device, self.allocated_on(device, info.group)))
-                .filter(|(_, allocated)| *allocated > 0)
-                .map(|(device, allocated)| AllocationJson {
-                    devid: device.devid,
-                    allocated,
-                })
-                .collect(),
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("device-size", &overall.size)?;
+        map.serialize_entry("device-allocated", &overall.allocated)?;
+        map.serialize_entry("device-unallocated", &overall.unallocated)?;
+        map.serialize_entry("device-missing", &overall.missing)?;
+        map.serialize_entry("device-slack", &overall.slack)?;
+        map.serialize_entry("used", &overall.used)?;
+        map.serialize_entry("free-estimated", &overall.free_estimated)?;
+        map.serialize_entry("free-estimated-min", &overall.free_min)?;
+        map.serialize_entry("free-statfs", &self.statfs_available)?;
+        map.serialize_entry("data-ratio", &overall.data_ratio)?;
+        map.serialize_entry("metadata-ratio", &overall.metadata_ratio)?;
+        map.serialize_entry("global-reserve", &self.reserve.0)?;
+        let groups = self.infos.iter().map(|info| GroupJson(self, info));
+        map.serialize_entry("block-groups", &groups.collect::<Vec<_>>())?;
+        let devices = self.devices.iter().map(|device| DeviceJson {
+            devid: device.devid,
+            path: device.shown(),
+            size: device.size,
+            unallocated: self.unallocated_on(device),
         });
-        UsageJson {
-            device_size: overall.size,
-            device_allocated: overall.allocated,
-            device_unallocated: overall.unallocated,
-            device_missing: overall.missing,
-            device_slack: overall.slack,
-            used: overall.used,
-            free_estimated: overall.free_estimated,
-            free_estimated_min: overall.free_min,
-            free_statfs: self.statfs_available,
-            data_ratio: overall.data_ratio,
-            metadata_ratio: overall.metadata_ratio,
-            global_reserve: self.reserve.0,
-            block_groups: groups.collect(),
-            devices: self
-                .devices
-                .iter()
-                .map(|device| DeviceJson {
-                    devid: device.devid,
-                    path: device.shown(),
-                    size: device.size,
-                    unallocated: self.unallocated_on(device),
-                })
-                .collect(),
-        }
+        map.serialize_entry("devices", &devices.collect::<Vec<_>>())?;
+        map.end()
     }
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct UsageJson {
-    device_size: u64,
-    device_allocated: u64,
-    device_unallocated: i64,
-    device_missing: u64,
-    device_slack: i64,
-    used: u64,
-    free_estimated: u64,
-    free_estimated_min: u64,
-    free_statfs: u64,
-    data_ratio: f64,
-    metadata_ratio: f64,
-    global_reserve: u64,
-    block_groups: Vec<GroupJson>,
-    devices: Vec<DeviceJson>,
-}
+/// A kind of block groups in JSON.
+struct GroupJson<'a>(&'a VolumeUsage, &'a GroupUsage);
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct GroupJson {
-    bg_type: &'static str,
-    bg_profile: &'static str,
-    total: u64,
-    used: u64,
-    devices: Vec<AllocationJson>,
+impl Serialize for GroupJson<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let GroupJson(volume, info) = self;
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("bg-type", info.group.kind_name())?;
+        map.serialize_entry("bg-profile", info.group.profile_name())?;
+        map.serialize_entry("total", &info.total)?;
+        map.serialize_entry("used", &info.used)?;
+        let devices = volume.devices.iter().map(|device| AllocationJson {
+            devid: device.devid,
+            allocated: volume.allocated_on(device, info.group),
+        });
+        let devices: Vec<_> = devices.filter(|device| device.allocated > 0).collect();
+        map.serialize_entry("devices", &devices)?;
+        map.end()
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
 use crate::presentation::console::Console;
@@ -68,19 +68,21 @@ impl Row {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct RowJson {
-    devid: u64,
-    pnumber: u64,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    profile: &'static str,
-    pstart: u64,
-    length: u64,
-    pend: u64,
-    lnumber: u64,
-    lstart: u64,
-    used: u64,
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("devid", &self.devid)?;
+        map.serialize_entry("pnumber", &self.pnumber)?;
+        map.serialize_entry("type", self.flags.type_name())?;
+        map.serialize_entry("profile", profile_name(self.flags.profile()))?;
+        map.serialize_entry("pstart", &self.pstart)?;
+        map.serialize_entry("length", &self.length)?;
+        map.serialize_entry("pend", &self.pend())?;
+        map.serialize_entry("lnumber", &self.lnumber)?;
+        map.serialize_entry("lstart", &self.lstart)?;
+        map.serialize_entry("used", &self.used)?;
+        map.end()
+    }
 }
 
 impl ListChunks {
@@ -103,18 +105,6 @@ impl ListChunks {
     fn print(&self, console: &mut Console, mut rows: Vec<Row>) -> anyhow::Result<()> {
         rows.sort_by(|a, b| self.compare(a, b));
         if console.is_json() {
-            let rows = rows.iter().map(|row| RowJson {
-                devid: row.devid,
-                pnumber: row.pnumber,
-                kind: row.flags.type_name(),
-                profile: profile_name(row.flags.profile()),
-                pstart: row.pstart,
-                length: row.length,
-                pend: row.pend(),
-                lnumber: row.lnumber,
-                lstart: row.lstart,
-                used: row.used,
-            });
             return Ok(json::write_list(&mut console.out, "list-chunks", rows)?);
         }
         Ok(table(&rows, self.units.units()).write(&mut console.out)?)

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Context;
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use ubtrfs_device::clock;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fs::Volume;
@@ -66,7 +66,7 @@ impl TreeStats {
             let start = clock::now();
             let stats = volume.engine().tree_stats(&view)?;
             match &mut list {
-                Some(list) => list.push(&mut console.out, &to_json(id, &stats))?,
+                Some(list) => list.push(&mut console.out, &StatsJson(id, &stats))?,
                 None => print(&mut console.out, units, &stats, clock::now() - start)?,
             }
         }
@@ -184,38 +184,27 @@ fn print_histogram(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct StatsJson {
-    tree: u64,
-    total_bytes: u64,
-    inline_bytes: u64,
-    forward_seeks: u64,
-    backward_seeks: u64,
-    total_seek_bytes: u64,
-    max_seek_bytes: u64,
-    clusters: u64,
-    total_cluster_bytes: u64,
-    min_cluster_bytes: u64,
-    max_cluster_bytes: u64,
-    spread_bytes: u64,
-    /// Leaves first.
-    nodes: Vec<u64>,
-}
+/// The figures of a tree in JSON.
+struct StatsJson<'a>(RootId, &'a Stats);
 
-fn to_json(id: RootId, stats: &Stats) -> StatsJson {
-    StatsJson {
-        tree: id.0,
-        total_bytes: stats.total_bytes,
-        inline_bytes: stats.inline_bytes,
-        forward_seeks: stats.forward_seeks,
-        backward_seeks: stats.backward_seeks,
-        total_seek_bytes: stats.total_seek_bytes,
-        max_seek_bytes: stats.max_seek_bytes,
-        clusters: stats.clusters.max(1),
-        total_cluster_bytes: stats.total_cluster_bytes,
-        min_cluster_bytes: stats.min_cluster_bytes.unwrap_or(0),
-        max_cluster_bytes: stats.max_cluster_bytes,
-        spread_bytes: stats.spread_bytes(),
-        nodes: stats.nodes.clone(),
+impl Serialize for StatsJson<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let StatsJson(tree, stats) = self;
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("tree", &tree.0)?;
+        map.serialize_entry("total_bytes", &stats.total_bytes)?;
+        map.serialize_entry("inline_bytes", &stats.inline_bytes)?;
+        map.serialize_entry("forward_seeks", &stats.forward_seeks)?;
+        map.serialize_entry("backward_seeks", &stats.backward_seeks)?;
+        map.serialize_entry("total_seek_bytes", &stats.total_seek_bytes)?;
+        map.serialize_entry("max_seek_bytes", &stats.max_seek_bytes)?;
+        map.serialize_entry("clusters", &stats.clusters.max(1))?;
+        map.serialize_entry("total_cluster_bytes", &stats.total_cluster_bytes)?;
+        map.serialize_entry("min_cluster_bytes", &stats.min_cluster_bytes.unwrap_or(0))?;
+        map.serialize_entry("max_cluster_bytes", &stats.max_cluster_bytes)?;
+        map.serialize_entry("spread_bytes", &stats.spread_bytes())?;
+        // Leaves first.
+        map.serialize_entry("nodes", &stats.nodes)?;
+        map.end()
     }
 }

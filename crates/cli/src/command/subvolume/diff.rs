@@ -6,7 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Context, bail};
 use rustix::fs::{major, minor};
 use serde::Serialize;
-use ubtrfs::{Change, ChangeKind, FileAttributes, FileKind, Snapshot, XattrChangeKind};
+use serde::ser::{SerializeMap, Serializer};
+use ubtrfs::{
+    Change, ChangeKind, FileAttributes, FileKind, Snapshot, XattrChange, XattrChangeKind,
+};
+use ubtrfs_fs::DeviceNumber;
 
 use crate::presentation::console::Console;
 use crate::presentation::{clock, json};
@@ -43,7 +47,7 @@ impl DiffSnapshots {
         for change in new.changes_since(&old).reason()? {
             let change = change.reason()?;
             if console.is_json() {
-                serde_json::to_writer(&mut console.out, &ChangeJson::of(&change))
+                serde_json::to_writer(&mut console.out, &ChangeJson(&change))
                     .map_err(std::io::Error::from)?;
             } else {
                 print(console, &change)?
@@ -165,42 +169,65 @@ fn type_name(change: &Change) -> &'static str {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct ChangeJson {
-    change: &'static str,
-    path: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from_hex: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    link_of: Option<String>,
-    r#type: &'static str,
-    inode: Option<u64>,
-    old: Option<AttributesJson>,
-    new: Option<AttributesJson>,
-    xattrs: Vec<XattrJson>,
-    more_xattrs: u64,
-    /// Pairs of start and exclusive end.
-    data: Vec<(u64, u64)>,
-    data_is_coarse: bool,
+/// A change in JSON.
+struct ChangeJson<'a>(&'a Change);
+
+impl Serialize for ChangeJson<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let change = self.0;
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("change", kind_name(change.kind))?;
+        let path = change.path.as_os_str().as_bytes();
+        map.serialize_entry("path", &json::text(path))?;
+        if let Some(hex) = json::hex_if_lossy(path) {
+            map.serialize_entry("path_hex", &hex)?;
+        }
+        if let Some(from) = &change.renamed_from {
+            let from = from.as_os_str().as_bytes();
+            map.serialize_entry("from", &json::text(from))?;
+            if let Some(hex) = json::hex_if_lossy(from) {
+                map.serialize_entry("from_hex", &hex)?;
+            }
+        }
+        if let Some(path) = &change.link_of {
+            map.serialize_entry("link_of", &json::text(path.as_os_str().as_bytes()))?;
+        }
+        map.serialize_entry("type", type_name(change))?;
+        map.serialize_entry("inode", &change.ino)?;
+        map.serialize_entry("old", &change.old.as_ref().map(AttributesJson))?;
+        map.serialize_entry("new", &change.new.as_ref().map(AttributesJson))?;
+        let xattrs: Vec<_> = change.xattrs.iter().map(XattrJson::of).collect();
+        map.serialize_entry("xattrs", &xattrs)?;
+        map.serialize_entry("more_xattrs", &change.more_xattrs)?;
+        // Pairs of start and exclusive end.
+        let data: Vec<_> = change.data.iter().map(|r| (r.start, r.end)).collect();
+        map.serialize_entry("data", &data)?;
+        map.serialize_entry("data_is_coarse", &change.data_is_coarse)?;
+        map.end()
+    }
 }
 
-#[derive(Debug, Serialize)]
-struct AttributesJson {
-    size: u64,
-    mode: String,
-    uid: u32,
-    gid: u32,
-    links: u32,
-    rdev: u64,
-    flags: u64,
-    atime: String,
-    mtime: String,
-    ctime: String,
-    otime: String,
+struct AttributesJson<'a>(&'a FileAttributes);
+
+impl Serialize for AttributesJson<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let file = self.0;
+        let (major, minor) = (major(file.rdev), minor(file.rdev));
+        let rdev = DeviceNumber { major, minor }.to_inode();
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("size", &file.len)?;
+        map.serialize_entry("mode", &format!("{:04o}", file.mode))?;
+        map.serialize_entry("uid", &file.uid)?;
+        map.serialize_entry("gid", &file.gid)?;
+        map.serialize_entry("links", &file.nlink)?;
+        map.serialize_entry("rdev", &rdev)?;
+        map.serialize_entry("flags", &file.flag_bits)?;
+        map.serialize_entry("atime", &clock::rfc3339(file.accessed))?;
+        map.serialize_entry("mtime", &clock::rfc3339(file.modified))?;
+        map.serialize_entry("ctime", &clock::rfc3339(file.changed))?;
+        map.serialize_entry("otime", &clock::rfc3339(file.created))?;
+        map.end()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -209,56 +236,15 @@ struct XattrJson {
     change: &'static str,
 }
 
-impl ChangeJson {
-    fn of(change: &Change) -> ChangeJson {
-        let xattrs = change.xattrs.iter().map(|xattr| XattrJson {
+impl XattrJson {
+    fn of(xattr: &XattrChange) -> XattrJson {
+        XattrJson {
             name: json::text(xattr.name.as_bytes()),
             change: match xattr.kind {
                 XattrChangeKind::Removed => "removed",
                 XattrChangeKind::Added => "added",
                 XattrChangeKind::Changed => "changed",
             },
-        });
-        let path = change.path.as_os_str().as_bytes();
-        let from = change.renamed_from.as_ref();
-        let from = from.map(|path| path.as_os_str().as_bytes());
-        let link_of = change.link_of.as_ref();
-        ChangeJson {
-            change: kind_name(change.kind),
-            path: json::text(path),
-            path_hex: json::hex_if_lossy(path),
-            from: from.map(json::text),
-            from_hex: from.and_then(json::hex_if_lossy),
-            link_of: link_of.map(|path| json::text(path.as_os_str().as_bytes())),
-            r#type: type_name(change),
-            inode: change.ino,
-            old: change.old.as_ref().map(AttributesJson::of),
-            new: change.new.as_ref().map(AttributesJson::of),
-            xattrs: xattrs.collect(),
-            more_xattrs: change.more_xattrs,
-            data: change.data.iter().map(|r| (r.start, r.end)).collect(),
-            data_is_coarse: change.data_is_coarse,
-        }
-    }
-}
-
-impl AttributesJson {
-    fn of(attributes: &FileAttributes) -> AttributesJson {
-        let time = clock::rfc3339;
-        let (major, minor) = (major(attributes.rdev), minor(attributes.rdev));
-        AttributesJson {
-            size: attributes.len,
-            mode: format!("{:04o}", attributes.mode),
-            uid: attributes.uid,
-            gid: attributes.gid,
-            links: attributes.nlink,
-            // The number as stored on disk.
-            rdev: u64::from(major) << 20 | u64::from(minor),
-            flags: attributes.flag_bits,
-            atime: time(attributes.accessed),
-            mtime: time(attributes.modified),
-            ctime: time(attributes.changed),
-            otime: time(attributes.created),
         }
     }
 }

@@ -42,25 +42,22 @@ struct FoundJson {
 
 #[derive(Debug, Serialize)]
 struct ExtentJson {
-    inode: u64,
-    file_offset: u64,
-    len: u64,
-    disk_start: u64,
-    offset: u64,
-    r#gen: u64,
-    flags: String,
+    #[serde(flatten)]
+    extent: Found,
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     path_hex: Option<String>,
 }
 
 /// A file extent. Numbers are bytes.
+#[derive(Debug, Serialize)]
 struct Found {
     inode: u64,
     file_offset: u64,
     len: u64,
     disk_start: u64,
     offset: u64,
+    #[serde(rename = "gen")]
     transid: u64,
     flags: String,
 }
@@ -84,7 +81,7 @@ impl FindNew {
             let extent = Found::from(&extent);
             if console.is_json() {
                 // Everything is written at the end.
-                found.push(to_json(&extent, path))
+                found.push(to_json(extent, path))
             } else {
                 extent.write(path, is_terminal, &mut console.out)?
             }
@@ -170,15 +167,9 @@ fn found(key: Key, extent: &FileExtent<'_>) -> Found {
     }
 }
 
-fn to_json(found: &Found, path: &[u8]) -> ExtentJson {
+fn to_json(extent: Found, path: &[u8]) -> ExtentJson {
     ExtentJson {
-        inode: found.inode,
-        file_offset: found.file_offset,
-        len: found.len,
-        disk_start: found.disk_start,
-        offset: found.offset,
-        r#gen: found.transid,
-        flags: found.flags.clone(),
+        extent,
         path: json::text(path),
         path_hex: json::hex_if_lossy(path),
     }
@@ -215,7 +206,7 @@ impl ByIoctls for FindNew {
             let extent = self::found(key, &extent);
             let shown = names.path_of(extent.inode).and_then(|path| {
                 match path {
-                    Some(path) if console.is_json() => found.push(to_json(&extent, path)),
+                    Some(path) if console.is_json() => found.push(to_json(extent, path)),
                     Some(path) => extent.write(path, is_terminal, &mut console.out)?,
                     None => {}
                 }

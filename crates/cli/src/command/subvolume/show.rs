@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use ubtrfs::{SubvolumeQuota, Uuid};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fs::inspect::SubvolumeQuota as AskedQuota;
@@ -130,7 +131,7 @@ impl Show {
             Ok(json::write_map(
                 &mut console.out,
                 "subvolume-show",
-                &details.to_json(),
+                details,
             )?)
         } else {
             self.print(console, details)
@@ -262,63 +263,45 @@ impl<'a> Details<'a> {
     fn flags(&self) -> Option<&'static str> {
         self.info.is_read_only.then_some("readonly")
     }
-
-    fn to_json(&self) -> ShowJson {
-        let info = self.info;
-        let uuid = |uuid: Option<Uuid>| uuid.map(|uuid| uuid.to_string());
-        ShowJson {
-            path: match self.info.id {
-                RootId::FS_TREE => "/".to_owned(),
-                _ => json::text(&self.path),
-            },
-            name: json::text(&self.name),
-            uuid: uuid(info.uuid),
-            parent_uuid: uuid(info.parent_uuid),
-            received_uuid: uuid(info.received_uuid),
-            otime: shown_time(info.created),
-            subvolume_id: self.info.id.0,
-            generation: info.generation,
-            ogeneration: info.created_generation,
-            parent_id: self.parent,
-            toplevel_id: self.parent,
-            flags: self.flags().into_iter().collect(),
-            stransid: info.sent_generation,
-            stime: shown_time(info.sent),
-            rtransid: info.received_generation,
-            rtime: shown_time(info.received),
-            snapshots: self.snapshots.iter().map(|path| json::text(path)).collect(),
-            quota_group: self.quota.map(|quota| QuotaJson {
-                qgroupid: format!("0/{}", self.info.id),
-                limit_referenced: quota.max_referenced,
-                limit_exclusive: quota.max_exclusive,
-                usage_referenced: quota.referenced,
-                usage_exclusive: quota.exclusive,
-            }),
-        }
-    }
 }
 
-#[derive(Debug, Serialize)]
-struct ShowJson {
-    path: String,
-    name: String,
-    uuid: Option<String>,
-    parent_uuid: Option<String>,
-    received_uuid: Option<String>,
-    otime: Option<String>,
-    subvolume_id: u64,
-    generation: u64,
-    ogeneration: u64,
-    parent_id: u64,
-    toplevel_id: u64,
-    flags: Vec<&'static str>,
-    stransid: u64,
-    stime: Option<String>,
-    rtransid: u64,
-    rtime: Option<String>,
-    snapshots: Vec<String>,
-    #[serde(rename = "quota-group")]
-    quota_group: Option<QuotaJson>,
+impl Serialize for Details<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let info = self.info;
+        let uuid = |uuid: Option<Uuid>| uuid.map(|uuid| uuid.to_string());
+        let path = match info.id {
+            RootId::FS_TREE => "/".to_owned(),
+            _ => json::text(&self.path),
+        };
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("path", &path)?;
+        map.serialize_entry("name", &json::text(&self.name))?;
+        map.serialize_entry("uuid", &uuid(info.uuid))?;
+        map.serialize_entry("parent_uuid", &uuid(info.parent_uuid))?;
+        map.serialize_entry("received_uuid", &uuid(info.received_uuid))?;
+        map.serialize_entry("otime", &shown_time(info.created))?;
+        map.serialize_entry("subvolume_id", &info.id.0)?;
+        map.serialize_entry("generation", &info.generation)?;
+        map.serialize_entry("ogeneration", &info.created_generation)?;
+        map.serialize_entry("parent_id", &self.parent)?;
+        map.serialize_entry("toplevel_id", &self.parent)?;
+        map.serialize_entry("flags", &self.flags().into_iter().collect::<Vec<_>>())?;
+        map.serialize_entry("stransid", &info.sent_generation)?;
+        map.serialize_entry("stime", &shown_time(info.sent))?;
+        map.serialize_entry("rtransid", &info.received_generation)?;
+        map.serialize_entry("rtime", &shown_time(info.received))?;
+        let snapshots = self.snapshots.iter().map(|path| json::text(path));
+        map.serialize_entry("snapshots", &snapshots.collect::<Vec<_>>())?;
+        let quota = self.quota.map(|quota| QuotaJson {
+            qgroupid: format!("0/{}", info.id),
+            limit_referenced: quota.max_referenced,
+            limit_exclusive: quota.max_exclusive,
+            usage_referenced: quota.referenced,
+            usage_exclusive: quota.exclusive,
+        });
+        map.serialize_entry("quota-group", &quota)?;
+        map.end()
+    }
 }
 
 #[derive(Debug, Serialize)]
