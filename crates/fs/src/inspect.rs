@@ -10,7 +10,7 @@ mod statfs;
 mod tree_stats;
 
 pub use du::{FileUsage, SharedRanges, SharingCache};
-pub use quota::SubvolumeQuota;
+pub use quota::{SubvolumeQuota, decode_quota};
 pub use space::{ChunkUse, DeviceAllocation, ProfileUsage};
 pub use tree_stats::TreeStats;
 pub use ubtrfs_storage::{DataExtent, ExtentUser, RootsOfBlocks};

@@ -232,18 +232,7 @@ impl DeviceErrors {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SubvolumeQuota {
-    /// All bytes that the subvolume refers to.
-    pub referenced_bytes: u64,
-    /// The bytes that no other subvolume refers to.
-    pub exclusive_bytes: u64,
-    /// The limit of `referenced_bytes`, if there is one.
-    pub max_referenced_bytes: Option<u64>,
-    /// The limit of `exclusive_bytes`, if there is one.
-    pub max_exclusive_bytes: Option<u64>,
-}
+pub use ubtrfs_fs::inspect::SubvolumeQuota;
 
 /// Counts since a volume was opened for writing.
 ///
@@ -396,13 +385,7 @@ impl Volume {
     /// The volume is damaged or cannot be read.
     pub fn subvolume_quota(&self, id: u64) -> Result<Option<SubvolumeQuota>> {
         let quota = self.engine().subvolume_quota(RootId(id));
-        let quota = quota.naming_alone("read the quota of a subvolume")?;
-        Ok(quota.map(|quota| SubvolumeQuota {
-            referenced_bytes: quota.referenced,
-            exclusive_bytes: quota.exclusive,
-            max_referenced_bytes: quota.max_referenced,
-            max_exclusive_bytes: quota.max_exclusive,
-        }))
+        quota.naming_alone("read the quota of a subvolume")
     }
 
     /// Returns the counts since the volume was opened; zeros if it was opened read-only.

@@ -12,33 +12,36 @@ use crate::volume::Volume;
 const LIMIT_MAX_REFERENCED: u64 = 1 << 0;
 const LIMIT_MAX_EXCLUSIVE: u64 = 1 << 1;
 
-/// The level-0 quota group of a subvolume. Sizes in bytes.
+/// The sizes and limits of the quota group that belongs to one subvolume, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SubvolumeQuota {
-    pub referenced: u64,
-    pub exclusive: u64,
-    pub max_referenced: Option<u64>,
-    pub max_exclusive: Option<u64>,
+    /// All bytes that the subvolume refers to.
+    pub referenced_bytes: u64,
+    /// The bytes that no other subvolume refers to.
+    pub exclusive_bytes: u64,
+    /// The limit of `referenced_bytes`, if there is one.
+    pub max_referenced_bytes: Option<u64>,
+    /// The limit of `exclusive_bytes`, if there is one.
+    pub max_exclusive_bytes: Option<u64>,
 }
 
-impl SubvolumeQuota {
-    /// Decodes a QGROUP_INFO and a QGROUP_LIMIT item.
-    pub fn decode(info: &[u8], limit: Option<&[u8]>) -> Option<SubvolumeQuota> {
-        let (info, _) = QgroupInfoItem::ref_from_prefix(info).ok()?;
-        let mut quota = SubvolumeQuota {
-            referenced: info.rfer.get(),
-            exclusive: info.excl.get(),
-            max_referenced: None,
-            max_exclusive: None,
-        };
-        let limit = limit.and_then(|item| QgroupLimitItem::ref_from_prefix(item).ok());
-        if let Some((limit, _)) = limit {
-            let set = |flag, max| (limit.flags.get() & flag != 0).then_some(max);
-            quota.max_referenced = set(LIMIT_MAX_REFERENCED, limit.max_rfer.get());
-            quota.max_exclusive = set(LIMIT_MAX_EXCLUSIVE, limit.max_excl.get());
-        }
-        Some(quota)
+/// Decodes a QGROUP_INFO and a QGROUP_LIMIT item.
+pub fn decode_quota(info: &[u8], limit: Option<&[u8]>) -> Option<SubvolumeQuota> {
+    let (info, _) = QgroupInfoItem::ref_from_prefix(info).ok()?;
+    let mut quota = SubvolumeQuota {
+        referenced_bytes: info.rfer.get(),
+        exclusive_bytes: info.excl.get(),
+        max_referenced_bytes: None,
+        max_exclusive_bytes: None,
+    };
+    let limit = limit.and_then(|item| QgroupLimitItem::ref_from_prefix(item).ok());
+    if let Some((limit, _)) = limit {
+        let set = |flag, max| (limit.flags.get() & flag != 0).then_some(max);
+        quota.max_referenced_bytes = set(LIMIT_MAX_REFERENCED, limit.max_rfer.get());
+        quota.max_exclusive_bytes = set(LIMIT_MAX_EXCLUSIVE, limit.max_excl.get());
     }
+    Some(quota)
 }
 
 impl Volume {
@@ -51,6 +54,6 @@ impl Volume {
             return Ok(None);
         };
         let limit = tree.view.get(&Key::new(0, KeyType::QGROUP_LIMIT, id.0))?;
-        Ok(SubvolumeQuota::decode(&item, limit.as_deref()))
+        Ok(decode_quota(&item, limit.as_deref()))
     }
 }

@@ -8,7 +8,6 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use ubtrfs::{SubvolumeQuota, Uuid};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_fs::inspect::SubvolumeQuota as AskedQuota;
 
 use super::{Listed, Subvolumes, mountpoint};
 use crate::presentation::console::Console;
@@ -48,45 +47,7 @@ struct Details<'a> {
     name: Vec<u8>,
     parent: u64,
     snapshots: Vec<Vec<u8>>,
-    quota: Option<Quota>,
-}
-
-/// The quota of a subvolume, in bytes.
-#[derive(Clone, Copy)]
-struct Quota {
-    referenced: u64,
-    exclusive: u64,
-    max_referenced: Option<u64>,
-    max_exclusive: Option<u64>,
-}
-
-impl From<SubvolumeQuota> for Quota {
-    fn from(quota: SubvolumeQuota) -> Quota {
-        Quota {
-            referenced: quota.referenced_bytes,
-            exclusive: quota.exclusive_bytes,
-            max_referenced: quota.max_referenced_bytes,
-            max_exclusive: quota.max_exclusive_bytes,
-        }
-    }
-}
-
-/// From a mount.
-impl From<AskedQuota> for Quota {
-    fn from(quota: AskedQuota) -> Quota {
-        let AskedQuota {
-            referenced,
-            exclusive,
-            max_referenced,
-            max_exclusive,
-        } = quota;
-        Quota {
-            referenced,
-            exclusive,
-            max_referenced,
-            max_exclusive,
-        }
-    }
+    quota: Option<SubvolumeQuota>,
 }
 
 impl Show {
@@ -103,7 +64,7 @@ impl Show {
         })?;
         let subvolumes = Subvolumes::read_with_snapshots(&opened.volume, id)?;
         let quota = opened.volume.subvolume_quota(id.0).reason()?;
-        let details = Details::of(&subvolumes, id, quota.map(Quota::from))?;
+        let details = Details::of(&subvolumes, id, quota)?;
         self.show(console, &details)
     }
 
@@ -177,15 +138,23 @@ impl Show {
         writeln!(
             out,
             "\t  Limit referenced:\t{}",
-            limit(quota.max_referenced)
+            limit(quota.max_referenced_bytes)
         )?;
-        writeln!(out, "\t  Limit exclusive:\t{}", limit(quota.max_exclusive))?;
+        writeln!(
+            out,
+            "\t  Limit exclusive:\t{}",
+            limit(quota.max_exclusive_bytes)
+        )?;
         writeln!(
             out,
             "\t  Usage referenced:\t{}",
-            units.size(quota.referenced)
+            units.size(quota.referenced_bytes)
         )?;
-        writeln!(out, "\t  Usage exclusive:\t{}", units.size(quota.exclusive))?;
+        writeln!(
+            out,
+            "\t  Usage exclusive:\t{}",
+            units.size(quota.exclusive_bytes)
+        )?;
         Ok(())
     }
 }
@@ -214,7 +183,7 @@ impl ByIoctls for Show {
             subvolumes.add(&asked)?;
         }
         let quota = asked.subvolume_quota(id)?;
-        let details = Details::of(&subvolumes, id, quota.map(Quota::from))?;
+        let details = Details::of(&subvolumes, id, quota)?;
         self.show(console, &details)
     }
 }
@@ -235,7 +204,7 @@ impl<'a> Details<'a> {
     fn of(
         subvolumes: &'a Subvolumes,
         id: RootId,
-        quota: Option<Quota>,
+        quota: Option<SubvolumeQuota>,
     ) -> anyhow::Result<Details<'a>> {
         let info = subvolumes.get(id);
         let info = info.with_context(|| format!("subvolume {id} does not exist"))?;
@@ -294,10 +263,10 @@ impl Serialize for Details<'_> {
         map.serialize_entry("snapshots", &snapshots.collect::<Vec<_>>())?;
         let quota = self.quota.map(|quota| QuotaJson {
             qgroupid: format!("0/{}", info.id),
-            limit_referenced: quota.max_referenced,
-            limit_exclusive: quota.max_exclusive,
-            usage_referenced: quota.referenced,
-            usage_exclusive: quota.exclusive,
+            limit_referenced: quota.max_referenced_bytes,
+            limit_exclusive: quota.max_exclusive_bytes,
+            usage_referenced: quota.referenced_bytes,
+            usage_exclusive: quota.exclusive_bytes,
         });
         map.serialize_entry("quota-group", &quota)?;
         map.end()

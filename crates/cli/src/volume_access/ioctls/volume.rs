@@ -6,7 +6,7 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::DirEntries;
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_fs::inspect::SubvolumeQuota;
+use ubtrfs_fs::inspect::{SubvolumeQuota, decode_quota};
 use ubtrfs_fuse::ioctl_args::{self as args, Label, SpaceList, TrimRange};
 use zerocopy::FromZeros;
 use zerocopy::native_endian::U64;
@@ -101,7 +101,7 @@ impl Asked {
             info => info?,
         };
         let limit = item(KeyType::QGROUP_LIMIT)?;
-        Ok(info.and_then(|info| SubvolumeQuota::decode(&info, limit.as_deref())))
+        Ok(info.and_then(|info| decode_quota(&info, limit.as_deref())))
     }
 
     pub(crate) fn spaces(&self) -> Result<Spaces, Errno> {
