@@ -70,24 +70,34 @@ pub struct SubvolumeInfo {
 
 impl SubvolumeInfo {
     pub(crate) fn of(engine: &Engine, info: &EngineInfo) -> SubvolumeInfo {
-        let item = &info.item;
-        let is_deleted = item.refs.get() == 0;
         // A damaged directory must not make the whole list fail.
         let path = engine.subvolume_path(info.id).ok();
+        let is_deleted = info.item.refs.get() == 0;
         let path = path.filter(|_| !is_deleted && (info.place.is_some() || is_top(info.id)));
+        SubvolumeInfo::of_engine(
+            info,
+            path.map(|path| PathBuf::from(OsString::from_vec(path))),
+        )
+    }
+
+    /// Converts the engine's description, for commands that get it from the kernel's ioctls. Its interface is not
+    /// stable.
+    #[doc(hidden)]
+    pub fn of_engine(info: &EngineInfo, path: Option<PathBuf>) -> SubvolumeInfo {
+        let item = &info.item;
         let some = |uuid: Uuid| Some(uuid).filter(|uuid| !uuid.is_nil());
         let time = |time: Timespec| SystemTime::from(FileTime::from(time));
         let if_set = |at: Timespec| (at.sec.get() != 0).then(|| time(at));
         SubvolumeInfo {
             id: info.id.0,
-            path: path.map(|path| PathBuf::from(OsString::from_vec(path))),
+            path,
             parent_id: info.place.as_ref().map(|place| place.dir.root.0),
             uuid: item.uuid,
             parent_uuid: some(item.parent_uuid),
             received_uuid: some(item.received_uuid),
             is_snapshot: info.snapshot_transid.is_some(),
             is_read_only: item.flags().contains(RootItemFlags::RDONLY),
-            is_deleted,
+            is_deleted: item.refs.get() == 0,
             generation: item.generation.get(),
             created_generation: match (item.otransid.get(), info.snapshot_transid) {
                 // Volumes of old kernels record it for snapshots only.

@@ -76,10 +76,10 @@ fn print(
         return Ok(());
     }
     let subvolumes = subvolumes()?;
-    let info = subvolumes
+    let listed = subvolumes
         .get(id)
         .with_context(|| format!("default subvolume {id} does not exist"))?;
-    let generation = info.generation;
+    let generation = listed.info.generation;
     let top_level = subvolumes.parent(id).unwrap_or(RootId(0));
     let path = subvolumes.path(id, None).unwrap_or_default();
     if console.is_json() {

@@ -181,7 +181,7 @@ impl Column {
 
 /// A listed subvolume.
 struct Row<'a> {
-    info: &'a Listed,
+    listed: &'a Listed,
     /// 0 without a place.
     parent: u64,
     path: Vec<u8>,
@@ -193,14 +193,14 @@ impl Row<'_> {
     }
 
     fn generation(&self) -> u64 {
-        self.info.generation
+        self.listed.info.generation
     }
 
     fn number(&self, column: Column) -> Option<u64> {
         match column {
-            Column::Id => Some(self.info.id.0),
+            Column::Id => Some(self.listed.info.id),
             Column::Gen => Some(self.generation()),
-            Column::Cgen => Some(self.info.created_generation),
+            Column::Cgen => Some(self.listed.info.created_generation),
             Column::Parent | Column::TopLevel => Some(self.parent),
             _ => None,
         }
@@ -209,9 +209,9 @@ impl Row<'_> {
     /// Returns the UUID of a UUID column.
     fn uuid(&self, column: Column) -> Option<Option<Uuid>> {
         match column {
-            Column::Uuid => Some(self.info.uuid),
-            Column::ParentUuid => Some(self.info.parent_uuid),
-            Column::ReceivedUuid => Some(self.info.received_uuid),
+            Column::Uuid => Some(self.listed.uuid()),
+            Column::ParentUuid => Some(self.listed.info.parent_uuid),
+            Column::ReceivedUuid => Some(self.listed.info.received_uuid),
             _ => None,
         }
     }
@@ -220,7 +220,11 @@ impl Row<'_> {
         if column == Column::Path {
             return console.write_path(&self.path);
         }
-        let text = match (self.number(column), self.uuid(column), self.info.created) {
+        let text = match (
+            self.number(column),
+            self.uuid(column),
+            self.listed.created(),
+        ) {
             (Some(number), ..) => number.to_string(),
             (_, Some(Some(uuid)), _) => uuid.to_string(),
             (_, Some(None), _) => format!("{:<36}", "-"),
@@ -250,7 +254,7 @@ impl Serialize for RowJson<'_> {
                     map.serialize_entry("path_hex", &hex)?;
                 }
             } else {
-                let created = row.info.created;
+                let created = row.listed.created();
                 let shown = created.map(clock::with_zone);
                 map.serialize_entry(name, &shown)?;
             }
@@ -292,15 +296,18 @@ impl List {
     fn rows<'a>(&self, subvolumes: &'a Subvolumes, here: RootId) -> Vec<Row<'a>> {
         let from = (!self.all && !self.only_below).then_some(here);
         let mut rows = Vec::new();
-        for info in subvolumes.all().filter(|info| info.id != subvolumes.top) {
-            let path = subvolumes.path(info.id, from);
+        for listed in subvolumes
+            .all()
+            .filter(|listed| listed.id() != subvolumes.top)
+        {
+            let path = subvolumes.path(listed.id(), from);
             let parent = if path.is_some() {
-                subvolumes.parent(info.id).map_or(0, |parent| parent.0)
+                subvolumes.parent(listed.id()).map_or(0, |parent| parent.0)
             } else {
                 0
             };
             let mut row = Row {
-                info,
+                listed,
                 parent,
                 path: path.unwrap_or_else(|| b"DELETED".to_vec()),
             };
@@ -318,22 +325,26 @@ impl List {
     fn is_listed(&self, row: &Row<'_>, here: RootId) -> bool {
         row.is_deleted() == self.deleted
             && (!self.only_below || self.all || row.parent == here.0)
-            && (!self.snapshots || row.info.is_snapshot)
-            && (!self.read_only || row.info.is_read_only)
+            && (!self.snapshots || row.listed.info.is_snapshot)
+            && (!self.read_only || row.listed.info.is_read_only)
             && self
                 .filter_gen
                 .is_none_or(|bound| bound.holds(row.generation()))
             && self
                 .filter_cgen
-                .is_none_or(|bound| bound.holds(row.info.created_generation))
+                .is_none_or(|bound| bound.holds(row.listed.info.created_generation))
     }
 
     fn compare(&self, a: &Row<'_>, b: &Row<'_>) -> Ordering {
         let by_keys = self.sort.iter().map(|key| {
             let order = match key.by {
                 SortBy::Gen => a.generation().cmp(&b.generation()),
-                SortBy::Ogen => a.info.created_generation.cmp(&b.info.created_generation),
-                SortBy::RootId => a.info.id.cmp(&b.info.id),
+                SortBy::Ogen => a
+                    .listed
+                    .info
+                    .created_generation
+                    .cmp(&b.listed.info.created_generation),
+                SortBy::RootId => a.listed.info.id.cmp(&b.listed.info.id),
                 SortBy::Path => a.path.cmp(&b.path),
             };
             if key.descending {
@@ -344,7 +355,7 @@ impl List {
         });
         by_keys
             .fold(Ordering::Equal, Ordering::then)
-            .then(a.info.id.cmp(&b.info.id))
+            .then(a.listed.info.id.cmp(&b.listed.info.id))
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -10,7 +10,6 @@ use anyhow::Context;
 use rustix::io::Errno;
 use ubtrfs::{SubvolumeInfo, Uuid, Volume};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::{RootItemFlags, Timespec};
 use ubtrfs_fs::{FileId, FileTime, SubvolumeInfo as EngineInfo};
 
 use crate::volume_access::control::mountpoint_of;
@@ -18,60 +17,29 @@ use crate::volume_access::ioctls::{self, Asked};
 use crate::volume_access::location::Location;
 use crate::volume_access::reason::Reasoned;
 
-/// The displayed properties of a subvolume.
+/// A subvolume with its place.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
-    pub(super) id: RootId,
-    /// The subvolume that contains it.
-    parent: Option<RootId>,
+    pub(super) info: SubvolumeInfo,
     /// The path within its parent subvolume.
     path: Option<Vec<u8>>,
     /// The last name of the path, which may be known without the path. None without a place.
     pub(super) name: Option<Vec<u8>>,
-    pub(super) uuid: Option<Uuid>,
-    pub(super) parent_uuid: Option<Uuid>,
-    pub(super) received_uuid: Option<Uuid>,
-    pub(super) is_snapshot: bool,
-    pub(super) is_read_only: bool,
-    pub(super) generation: u64,
-    pub(super) created_generation: u64,
-    pub(super) created: Option<SystemTime>,
-    pub(super) sent_generation: u64,
-    pub(super) sent: Option<SystemTime>,
-    pub(super) received_generation: u64,
-    pub(super) received: Option<SystemTime>,
 }
 
 impl Listed {
     /// Creates an entry from a subvolume of a volume. `path` is relative to its parent subvolume.
     fn of_volume(info: SubvolumeInfo, path: Option<Vec<u8>>) -> Listed {
-        let is_known = |time: &SystemTime| FileTime::from(*time).sec != 0;
         Listed {
-            id: RootId(info.id),
-            parent: info.parent_id.map(RootId),
+            info,
             name: path.as_deref().and_then(last_name),
             path,
-            uuid: Some(info.uuid).filter(|uuid| !uuid.is_nil()),
-            parent_uuid: info.parent_uuid,
-            received_uuid: info.received_uuid,
-            is_snapshot: info.is_snapshot,
-            is_read_only: info.is_read_only,
-            generation: info.generation,
-            created_generation: info.created_generation,
-            created: Some(info.created).filter(is_known),
-            sent_generation: info.sent_generation,
-            sent: info.sent,
-            received_generation: info.received_generation,
-            received: info.received,
         }
     }
 
     /// Creates an entry from a mount's information. `dir_path` returns the path of a directory in its
     /// subvolume.
     fn of_mount(info: EngineInfo, dir_path: impl Fn(FileId) -> Option<Vec<u8>>) -> Listed {
-        let item = info.item;
-        let some = |uuid: Uuid| Some(uuid).filter(|uuid| !uuid.is_nil());
-        let time = |time: Timespec| (time.sec.get() != 0).then(|| FileTime::from(time).into());
         let path = info.place.as_ref().and_then(|place| {
             let mut path = dir_path(place.dir)?;
             if !path.is_empty() {
@@ -81,27 +49,30 @@ impl Listed {
             Some(path)
         });
         Listed {
-            id: info.id,
-            parent: info.place.as_ref().map(|place| place.dir.root),
+            info: SubvolumeInfo::of_engine(&info, None),
             path,
             name: info.place.map(|place| place.name),
-            uuid: some(item.uuid),
-            parent_uuid: some(item.parent_uuid),
-            received_uuid: some(item.received_uuid),
-            is_snapshot: info.snapshot_transid.is_some(),
-            is_read_only: item.flags().contains(RootItemFlags::RDONLY),
-            generation: item.generation.get(),
-            created_generation: match (item.otransid.get(), info.snapshot_transid) {
-                // Volumes of old kernels have it only for snapshots.
-                (0, Some(transid)) => transid.0,
-                (otransid, _) => otransid,
-            },
-            created: time(item.otime),
-            sent_generation: item.stransid.get(),
-            sent: time(item.stime),
-            received_generation: item.rtransid.get(),
-            received: time(item.rtime),
         }
+    }
+
+    pub(super) fn id(&self) -> RootId {
+        RootId(self.info.id)
+    }
+
+    /// Returns the subvolume that contains it.
+    fn parent(&self) -> Option<RootId> {
+        self.info.parent_id.map(RootId)
+    }
+
+    /// Returns the UUID. Subvolumes of old kernels have none.
+    pub(super) fn uuid(&self) -> Option<Uuid> {
+        Some(self.info.uuid).filter(|uuid| !uuid.is_nil())
+    }
+
+    /// Returns the time of creation, if it is known.
+    pub(super) fn created(&self) -> Option<SystemTime> {
+        let created = self.info.created;
+        (FileTime::from(created).sec != 0).then_some(created)
     }
 }
 
@@ -216,7 +187,7 @@ impl Subvolumes {
             Listed::of_volume(info, path)
         });
         Subvolumes {
-            by_id: listed.map(|listed| (listed.id, listed)).collect(),
+            by_id: listed.map(|listed| (listed.id(), listed)).collect(),
             top: RootId::FS_TREE,
             is_all,
         }
@@ -236,7 +207,7 @@ impl Subvolumes {
     fn of_mount(found: ioctls::Subvolumes) -> Subvolumes {
         let listed = found.infos.into_iter().map(|info| {
             let listed = Listed::of_mount(info, |dir| found.dirs.get(&dir).cloned());
-            (listed.id, listed)
+            (listed.id(), listed)
         });
         Subvolumes {
             by_id: listed.collect(),
@@ -265,7 +236,7 @@ impl Subvolumes {
         let info = ioctls::info_of(&root.subvolume_info()?);
         // Its name is known, but not its path.
         let listed = Listed::of_mount(info, |_| None);
-        self.by_id.entry(listed.id).or_insert(listed);
+        self.by_id.entry(listed.id()).or_insert(listed);
         Ok(())
     }
 
@@ -274,8 +245,8 @@ impl Subvolumes {
     }
 
     pub(super) fn of_uuid(&self, uuid: Uuid) -> Option<RootId> {
-        let found = self.all().find(|listed| listed.uuid == Some(uuid));
-        found.map(|listed| listed.id)
+        let found = self.all().find(|listed| listed.uuid() == Some(uuid));
+        found.map(|listed| listed.id())
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Listed> {
@@ -304,8 +275,8 @@ impl Subvolumes {
     pub(super) fn below(&self, id: RootId) -> Vec<RootId> {
         let mut children: BTreeMap<RootId, Vec<RootId>> = BTreeMap::new();
         for listed in self.all() {
-            if let Some(parent) = listed.parent {
-                children.entry(parent).or_default().push(listed.id);
+            if let Some(parent) = listed.parent() {
+                children.entry(parent).or_default().push(listed.id());
             }
         }
         let nested = |above| Ok(children.get(&above).cloned().unwrap_or_default());
@@ -315,7 +286,7 @@ impl Subvolumes {
 
     /// Returns the parent subvolume.
     pub(super) fn parent(&self, id: RootId) -> Option<RootId> {
-        self.get(id)?.parent
+        self.get(id)?.parent()
     }
 }
 
@@ -412,7 +383,9 @@ mod tests {
             .unwrap();
         let read = || {
             let found = Subvolumes::read_with_snapshots(&volume, RootId(data.id())).unwrap();
-            let paths = found.all().filter_map(|listed| found.path(listed.id, None));
+            let paths = found
+                .all()
+                .filter_map(|listed| found.path(listed.id(), None));
             assert!(paths.eq([&b"data"[..], b"kept/one", b"kept/two"]));
         };
         let few = blocks_of(&volume, read);
@@ -472,12 +445,14 @@ mod tests {
             });
             let snapshots = calls_of(|| {
                 let found = some(&|asked| asked.with_snapshots(above));
-                let paths = found.all().filter_map(|listed| found.path(listed.id, None));
+                let paths = found
+                    .all()
+                    .filter_map(|listed| found.path(listed.id(), None));
                 assert!(paths.eq([&b"above"[..], b"kept"]));
             });
             let of_uuid = calls_of(|| {
                 let all = Subvolumes::ask(&asked, mount.path()).unwrap();
-                let uuid = all.get(low).unwrap().uuid.unwrap();
+                let uuid = all.get(low).unwrap().uuid().unwrap();
                 let before = calls_of(|| {
                     let found = some(&|asked| asked.subvolumes_of_uuid(&uuid));
                     assert_eq!(found.of_uuid(uuid), Some(low));

@@ -42,7 +42,7 @@ const WRITABLE_BUT_RECEIVED: &str = "the subvolume is read-write and has receive
 
 /// The properties displayed as text.
 struct Details<'a> {
-    info: &'a Listed,
+    listed: &'a Listed,
     path: Vec<u8>,
     name: Vec<u8>,
     parent: u64,
@@ -85,7 +85,7 @@ impl Show {
     }
 
     fn show(&self, console: &mut Console, details: &Details<'_>) -> anyhow::Result<()> {
-        if details.flags().is_none() && details.info.received_uuid.is_some() {
+        if details.flags().is_none() && details.listed.info.received_uuid.is_some() {
             console.warning(WRITABLE_BUT_RECEIVED);
         }
         if console.is_json() {
@@ -100,19 +100,24 @@ impl Show {
     }
 
     fn print(&self, console: &mut Console, details: &Details<'_>) -> anyhow::Result<()> {
-        let info = details.info;
-        match details.info.id {
+        let listed = details.listed;
+        let info = &listed.info;
+        match listed.id() {
             RootId::FS_TREE => console.out.write_all(b"/")?,
             _ => console.write_path(&details.path)?,
         }
         write!(console.out, "\n\tName: \t\t\t")?;
         console.write_path(&details.name)?;
         let out = &mut console.out;
-        writeln!(out, "\n\tUUID: \t\t\t{}", or_dash(info.uuid))?;
+        writeln!(out, "\n\tUUID: \t\t\t{}", or_dash(listed.uuid()))?;
         writeln!(out, "\tParent UUID: \t\t{}", or_dash(info.parent_uuid))?;
         writeln!(out, "\tReceived UUID: \t\t{}", or_dash(info.received_uuid))?;
-        writeln!(out, "\tCreation time: \t\t{}", time_or_dash(info.created))?;
-        writeln!(out, "\tSubvolume ID: \t\t{}", details.info.id)?;
+        writeln!(
+            out,
+            "\tCreation time: \t\t{}",
+            time_or_dash(listed.created())
+        )?;
+        writeln!(out, "\tSubvolume ID: \t\t{}", info.id)?;
         writeln!(out, "\tGeneration: \t\t{}", info.generation)?;
         writeln!(out, "\tGen at creation: \t{}", info.created_generation)?;
         writeln!(out, "\tParent ID: \t\t{}", details.parent)?;
@@ -134,7 +139,7 @@ impl Show {
         };
         let units = self.units.units();
         let limit = |limit: Option<u64>| limit.map_or_else(|| "-".to_owned(), |l| units.size(l));
-        writeln!(out, "\tQuota group:\t\t0/{}", details.info.id)?;
+        writeln!(out, "\tQuota group:\t\t0/{}", info.id)?;
         writeln!(
             out,
             "\t  Limit referenced:\t{}",
@@ -206,50 +211,52 @@ impl<'a> Details<'a> {
         id: RootId,
         quota: Option<SubvolumeQuota>,
     ) -> anyhow::Result<Details<'a>> {
-        let info = subvolumes.get(id);
-        let info = info.with_context(|| format!("subvolume {id} does not exist"))?;
-        let is_snapshot = |other: &&Listed| info.uuid.is_some() && other.parent_uuid == info.uuid;
-        let name = match info.id {
+        let listed = subvolumes.get(id);
+        let listed = listed.with_context(|| format!("subvolume {id} does not exist"))?;
+        let is_snapshot =
+            |other: &&Listed| listed.uuid().is_some() && other.info.parent_uuid == listed.uuid();
+        let name = match listed.id() {
             RootId::FS_TREE => b"<FS_TREE>".to_vec(),
-            _ => info.name.clone().unwrap_or_default(),
+            _ => listed.name.clone().unwrap_or_default(),
         };
         // The place of the highest visible subvolume is unknown.
-        let path = subvolumes.path(info.id, None);
+        let path = subvolumes.path(listed.id(), None);
         Ok(Details {
-            info,
+            listed,
             path: path.unwrap_or_else(|| name.clone()),
             name,
-            parent: subvolumes.parent(info.id).map_or(0, |parent| parent.0),
+            parent: subvolumes.parent(listed.id()).map_or(0, |parent| parent.0),
             snapshots: subvolumes
                 .all()
                 .filter(is_snapshot)
-                .filter_map(|snapshot| subvolumes.path(snapshot.id, None))
+                .filter_map(|snapshot| subvolumes.path(snapshot.id(), None))
                 .collect(),
             quota,
         })
     }
 
     fn flags(&self) -> Option<&'static str> {
-        self.info.is_read_only.then_some("readonly")
+        self.listed.info.is_read_only.then_some("readonly")
     }
 }
 
 impl Serialize for Details<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let info = self.info;
+        let listed = self.listed;
+        let info = &listed.info;
         let uuid = |uuid: Option<Uuid>| uuid.map(|uuid| uuid.to_string());
-        let path = match info.id {
+        let path = match listed.id() {
             RootId::FS_TREE => "/".to_owned(),
             _ => json::text(&self.path),
         };
         let mut map = to.serialize_map(None)?;
         map.serialize_entry("path", &path)?;
         map.serialize_entry("name", &json::text(&self.name))?;
-        map.serialize_entry("uuid", &uuid(info.uuid))?;
+        map.serialize_entry("uuid", &uuid(listed.uuid()))?;
         map.serialize_entry("parent_uuid", &uuid(info.parent_uuid))?;
         map.serialize_entry("received_uuid", &uuid(info.received_uuid))?;
-        map.serialize_entry("otime", &shown_time(info.created))?;
-        map.serialize_entry("subvolume_id", &info.id.0)?;
+        map.serialize_entry("otime", &shown_time(listed.created()))?;
+        map.serialize_entry("subvolume_id", &info.id)?;
         map.serialize_entry("generation", &info.generation)?;
         map.serialize_entry("ogeneration", &info.created_generation)?;
         map.serialize_entry("parent_id", &self.parent)?;
