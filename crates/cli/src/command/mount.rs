@@ -26,6 +26,7 @@ use crate::program::Program;
 use crate::volume_access::control::{Control, Served, UnmountClients};
 use crate::volume_access::held;
 use crate::volume_access::location::DeviceOptions;
+use crate::volume_access::session::ServedMount;
 use crate::volume_access::stream_output;
 
 /// Set in the environment of the second run.
@@ -384,13 +385,15 @@ fn listen(
     };
     let served = Served {
         volume,
-        root,
-        changes: session.changes().cloned(),
-        pages: session.kernel_pages().cloned(),
+        mount: ServedMount {
+            root,
+            live: session.live_options().clone(),
+            stats: session.stats().cloned(),
+            device,
+            changes: session.changes().cloned(),
+            pages: session.kernel_pages().cloned(),
+        },
         point,
-        device,
-        live: session.live_options().clone(),
-        stats: session.stats().cloned(),
         teardown: Some(session.teardown()),
         unmount_clients: unmount_clients.clone(),
         is_fakeroot: options.fakeroot,

@@ -94,7 +94,7 @@ impl Target {
 
     /// Returns the channel for notifying a mount of changes.
     pub(crate) fn mount_changes(&self) -> Option<&ubtrfs_fuse::Changes> {
-        self.session.as_ref()?.mount()?.changes.as_ref()
+        self.session.as_ref()?.mount()?.served.changes.as_ref()
     }
 
     /// Notifies a mount that an entry has changed, and makes the change durable if the mount requires it.
@@ -122,7 +122,7 @@ impl Target {
 
     fn must_sync_directories(&self) -> bool {
         let mount = self.session.as_ref().and_then(|session| session.mount());
-        mount.is_some_and(|mount| mount.live.dirsync())
+        mount.is_some_and(|mount| mount.served.live.dirsync())
     }
 
     /// Notifies a mount that a subvolume with the root directory `root` was deleted, and makes that durable

@@ -35,10 +35,9 @@ enum Kind {
     Mount(Box<MountSession>),
 }
 
-/// The mount and the caller of a command that a server runs.
-#[derive(Debug)]
-pub(crate) struct MountSession {
-    pub(crate) caller: Caller,
+/// A mount, as far as commands on it need it.
+#[derive(Clone, Debug)]
+pub(crate) struct ServedMount {
     /// The directory displayed as "/", for checking the caller's rights.
     pub(crate) root: FileId,
     pub(crate) live: LiveOptions,
@@ -49,6 +48,13 @@ pub(crate) struct MountSession {
     pub(crate) changes: Option<Changes>,
     /// The kernel's dirty pages.
     pub(crate) pages: Option<KernelPages>,
+}
+
+/// The mount and the caller of a command that a server runs.
+#[derive(Debug)]
+pub(crate) struct MountSession {
+    pub(crate) caller: Caller,
+    pub(crate) served: ServedMount,
     pub(crate) paths: Vec<MountPath>,
     /// Whether every mount of the volume that the caller sees is read-only.
     pub(crate) sees_only_read_only: bool,
@@ -67,7 +73,7 @@ pub(crate) struct MountPath {
 impl MountSession {
     /// Returns whether it is mounted read-only now.
     pub(crate) fn is_read_only(&self) -> bool {
-        is_read_only(self.device)
+        is_read_only(self.served.device)
     }
 
     fn path_of(&self, argument: &[u8]) -> Option<&MountPath> {
@@ -81,7 +87,11 @@ impl MountSession {
 
     /// Makes the kernel write back its dirty pages of a subvolume, or of all.
     pub(crate) fn write_back(&self, subvolume: Option<RootId>) -> anyhow::Result<()> {
-        let written = self.pages.as_ref().map(|pages| pages.write_back(subvolume));
+        let written = self
+            .served
+            .pages
+            .as_ref()
+            .map(|pages| pages.write_back(subvolume));
         let written = written.unwrap_or(Ok(()));
         written.context("the kernel has not written back all that was written to the mount")
     }
@@ -105,7 +115,7 @@ impl Session {
         mount: MountSession,
     ) -> anyhow::Result<Session> {
         let volume = Volume::of_engine(engine);
-        let files = volume.subvolume_by_id(mount.root.root.0).reason()?;
+        let files = volume.subvolume_by_id(mount.served.root.root.0).reason()?;
         Ok(Session {
             place: mountpoint,
             volume,
@@ -155,14 +165,14 @@ impl Session {
         Some(Rights {
             caller: &mount.caller,
             volume: self.engine(),
-            user_subvol_rm_allowed: mount.live.user_subvol_rm_allowed(),
+            user_subvol_rm_allowed: mount.served.live.user_subvol_rm_allowed(),
         })
     }
 
     /// Checks that the caller in a mount may search the directories of a path.
     pub(crate) fn check_reach(&self, path: &[u8]) -> Result<(), Refused> {
         match (self.rights(), self.mount()) {
-            (Some(rights), Some(mount)) => rights.reach(mount.root, path),
+            (Some(rights), Some(mount)) => rights.reach(mount.served.root, path),
             _ => Ok(()),
         }
     }

@@ -26,6 +26,6 @@ impl Remount {
         else {
             bail!("'{}' is not in a mount", self.location);
         };
-        Ok(mount.live.change(&self.words, session.engine())?)
+        Ok(mount.served.live.change(&self.words, session.engine())?)
     }
 }

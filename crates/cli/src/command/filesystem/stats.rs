@@ -24,7 +24,7 @@ impl Stats {
         let session = self.location.session();
         let mounted = session.and_then(|session| Some((session, session.mount()?)));
         let Some((session, stats)) =
-            mounted.and_then(|(session, mount)| Some((session, mount.stats.as_ref()?)))
+            mounted.and_then(|(session, mount)| Some((session, mount.served.stats.as_ref()?)))
         else {
             bail!("'{}' is not in a mount of ubtrfs", self.location);
         };

@@ -16,13 +16,11 @@ use anyhow::{Context, bail};
 use clap::ArgMatches;
 use rustix::process::geteuid;
 use ubtrfs_device::thread;
-use ubtrfs_fs::{FileId, Volume};
+use ubtrfs_fs::Volume;
 use ubtrfs_fuse::caller::{Caller, Peer, administer_mount, caller_of, is_our_user};
 use ubtrfs_fuse::mount::{
     ControlPoint, LiveOptions, MountError, MountService, Teardown, is_read_only_to,
 };
-use ubtrfs_fuse::stats::Stats;
-use ubtrfs_fuse::{Changes, KernelPages};
 
 use super::GROUPS;
 use super::protocol::{
@@ -35,7 +33,7 @@ use crate::presentation::error_chain::ErrorChain;
 use crate::program::{ClientOutput, Program};
 use crate::volume_access::location::LocationParser;
 use crate::volume_access::reason::is_refusal;
-use crate::volume_access::session::{MountSession, Session};
+use crate::volume_access::session::{MountSession, ServedMount, Session};
 
 /// Further clients wait until one has ended.
 const MAX_CLIENTS: usize = 64;
@@ -53,15 +51,9 @@ const LINGERS_AT_MOST: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub(crate) volume: Arc<Volume>,
-    pub(crate) root: FileId,
-    pub(crate) changes: Option<Changes>,
-    pub(crate) pages: Option<KernelPages>,
+    pub(crate) mount: ServedMount,
     /// The address for commands that the mount publishes.
     pub(crate) point: ControlPoint,
-    /// Major and minor number of the mount's device.
-    pub(crate) device: (u32, u32),
-    pub(crate) live: LiveOptions,
-    pub(crate) stats: Option<Arc<Stats>>,
     /// None if clients cannot wait for the end of the server.
     pub(crate) teardown: Option<Teardown>,
     pub(crate) unmount_clients: UnmountClients,
@@ -310,7 +302,7 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
         mut stderr,
         input,
     } = descriptors;
-    if request.device != served.device {
+    if request.device != served.mount.device {
         return tracing::warn!(uid, "refused a command for another mount");
     }
     tracing::debug!(uid, pid, args = ?request.args, "command");
@@ -379,16 +371,11 @@ fn run(
 ) -> anyhow::Result<u8> {
     clock::use_zone(&String::from_utf8_lossy(&request.zone));
     // The client may be any program and lie about its mounts.
-    let sees_only_read_only = is_read_only_to(pid, served.device);
+    let sees_only_read_only = is_read_only_to(pid, served.mount.device);
     let is_own_user = is_our_user(&caller);
     let mount = MountSession {
         caller,
-        root: served.root,
-        live: served.live.clone(),
-        stats: served.stats.clone(),
-        device: served.device,
-        changes: served.changes.clone(),
-        pages: served.pages.clone(),
+        served: served.mount.clone(),
         paths: request.paths,
         sees_only_read_only,
     };

@@ -14,7 +14,7 @@ use ubtrfs_fuse::mount::Nonce;
 
 use super::*;
 use crate::invocation::command_line::PROGRAM;
-use crate::volume_access::session::MountPath;
+use crate::volume_access::session::{MountPath, ServedMount};
 
 const LEN_BYTES: u64 = 256 << 20;
 const STRANGER: u32 = 1002;
@@ -35,13 +35,15 @@ fn volume() -> Arc<Volume> {
 fn served(volume: &Arc<Volume>) -> Served {
     Served {
         volume: Arc::clone(volume),
-        root: volume.root_dir(RootId::FS_TREE).unwrap(),
-        changes: None,
-        pages: None,
+        mount: ServedMount {
+            root: volume.root_dir(RootId::FS_TREE).unwrap(),
+            changes: None,
+            pages: None,
+            device: DEVICE,
+            live: LiveOptions::default(),
+            stats: None,
+        },
         point: ControlPoint::default(),
-        device: DEVICE,
-        live: LiveOptions::default(),
-        stats: None,
         teardown: None,
         unmount_clients: UnmountClients::default(),
         // A stranger has no rights even if everything is allowed.
@@ -94,7 +96,7 @@ fn create_as(address: &Address, user: u32, device: (u32, u32), name: &str) -> Op
 fn a_stranger_gets_no_answer() {
     let volume = volume();
     let served = served(&volume);
-    let root = served.root;
+    let root = served.mount.root;
     let address = Address::new();
     let mut control = Control::start_with(served, address.clone(), None).unwrap();
     let is_there = |name: &str| volume.lookup(root, name.as_bytes()).unwrap().is_some();
@@ -114,7 +116,7 @@ fn a_stranger_gets_no_answer() {
 fn a_command_for_another_mount_gets_no_answer() {
     let volume = volume();
     let served = served(&volume);
-    let root = served.root;
+    let root = served.mount.root;
     let address = Address::new();
     let mut control = Control::start_with(served, address.clone(), None).unwrap();
     let us = geteuid().as_raw();
