@@ -5,7 +5,7 @@ use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
-use ubtrfs::FileTimes;
+use ubtrfs::{FileTimes, XattrMode};
 
 use crate::arguments::{buffer, bytes, copy_whole, handle, path, place, text};
 use crate::failure::{Failure, Result, size, status};
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn ubtrfs_getxattr(
         let value = if follows(flags)? {
             of.subvolume.xattr(at, name)?
         } else {
-            of.subvolume.xattr_nofollow(at, name)?
+            of.subvolume.symlink_xattr(at, name)?
         };
         let missing = || Failure::new(libc::ENODATA, "there is no such attribute");
         copy_whole(&value.ok_or_else(missing)?, buf)
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn ubtrfs_listxattr(
         let all = if follows(flags)? {
             of.subvolume.xattrs(at)?
         } else {
-            of.subvolume.xattrs_nofollow(at)?
+            of.subvolume.symlink_xattrs(at)?
         };
         let names = all.iter().map(|(name, _)| name.as_bytes());
         let names: Vec<u8> = names.flat_map(|name| [name, b"\0"].concat()).collect();
@@ -202,16 +202,17 @@ pub unsafe extern "C" fn ubtrfs_setxattr(
         let value = unsafe { bytes(value, value_size)? };
         let of = &of.subvolume;
         let is_followed = follows(flags & UBTRFS_NOFOLLOW)?;
-        let set = match (flags & !UBTRFS_NOFOLLOW, is_followed) {
-            (0, true) => of.set_xattr(at, name, value),
-            (0, false) => of.set_xattr_nofollow(at, name, value),
-            (UBTRFS_XATTR_CREATE, true) => of.create_xattr(at, name, value),
-            (UBTRFS_XATTR_CREATE, false) => of.create_xattr_nofollow(at, name, value),
-            (UBTRFS_XATTR_REPLACE, true) => of.replace_xattr(at, name, value),
-            (UBTRFS_XATTR_REPLACE, false) => of.replace_xattr_nofollow(at, name, value),
+        let mode = match flags & !UBTRFS_NOFOLLOW {
+            0 => XattrMode::Any,
+            UBTRFS_XATTR_CREATE => XattrMode::Create,
+            UBTRFS_XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Failure::invalid("unknown flags")),
         };
-        Ok(set?)
+        if is_followed {
+            Ok(of.set_xattr(at, name, value, mode)?)
+        } else {
+            Ok(of.set_symlink_xattr(at, name, value, mode)?)
+        }
     })
 }
 
@@ -229,7 +230,7 @@ pub unsafe extern "C" fn ubtrfs_removexattr(
         if follows(flags)? {
             Ok(of.subvolume.remove_xattr(at, name)?)
         } else {
-            Ok(of.subvolume.remove_xattr_nofollow(at, name)?)
+            Ok(of.subvolume.remove_symlink_xattr(at, name)?)
         }
     })
 }

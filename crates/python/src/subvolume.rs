@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ubtrfs::{Access, DirBuilder, FileTimes, Metadata, OpenOptions, ReadDir};
+use ubtrfs::{Access, DirBuilder, FileTimes, Metadata, OpenOptions, ReadDir, XattrMode};
 
 use crate::failure::{failed, failed_as};
 use crate::file::File;
@@ -302,7 +302,7 @@ impl Subvolume {
             if follow {
                 of.xattr(path_of(path), name)
             } else {
-                of.xattr_nofollow(path_of(path), name)
+                of.symlink_xattr(path_of(path), name)
             }
         })?;
         Ok(value.map(|value| PyBytes::new(py, &value)))
@@ -318,7 +318,7 @@ impl Subvolume {
             if follow {
                 of.xattrs(path_of(path))
             } else {
-                of.xattrs_nofollow(path_of(path))
+                of.symlink_xattrs(path_of(path))
             }
         })?;
         let names = all.iter().map(|(name, _)| name.as_bytes());
@@ -336,13 +336,17 @@ impl Subvolume {
         follow: bool,
     ) -> PyResult<()> {
         let (path, name) = (path_of(path), OsStr::from_bytes(name));
-        self.run(py, |of| match (making, follow) {
-            ("c", true) => of.create_xattr(path, name, value),
-            ("c", false) => of.create_xattr_nofollow(path, name, value),
-            ("r", true) => of.replace_xattr(path, name, value),
-            ("r", false) => of.replace_xattr_nofollow(path, name, value),
-            (_, true) => of.set_xattr(path, name, value),
-            (_, false) => of.set_xattr_nofollow(path, name, value),
+        let mode = match making {
+            "c" => XattrMode::Create,
+            "r" => XattrMode::Replace,
+            _ => XattrMode::Any,
+        };
+        self.run(py, |of| {
+            if follow {
+                of.set_xattr(path, name, value, mode)
+            } else {
+                of.set_symlink_xattr(path, name, value, mode)
+            }
         })
     }
 
@@ -352,7 +356,7 @@ impl Subvolume {
             if follow {
                 of.remove_xattr(path_of(path), name)
             } else {
-                of.remove_xattr_nofollow(path_of(path), name)
+                of.remove_symlink_xattr(path_of(path), name)
             }
         })
     }

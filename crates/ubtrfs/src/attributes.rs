@@ -14,8 +14,6 @@ use crate::metadata::{FileFlags, FileTimes};
 use crate::read_dir::give;
 use crate::subvolume::Subvolume;
 
-const COMPRESSION: &str = "btrfs.compression";
-
 /// The file that a path ending with a symbolic link refers to.
 #[derive(Clone, Copy)]
 enum End {
@@ -117,28 +115,6 @@ impl Subvolume {
         set.naming("set the flags of", path)
     }
 
-    /// Reads the property `compression` of a file or directory, such as `zstd:3`. Returns `None` if it is not set.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subvolume::xattr`].
-    pub fn compression(&self, path: impl AsRef<Path>) -> Result<Option<String>> {
-        let value = self.xattr(path, COMPRESSION)?;
-        Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
-    }
-
-    /// Sets the property `compression`. It applies to data written from now on, and to new files of a directory:
-    /// - `zlib`, `lzo` or `zstd`; `zlib` and `zstd` may have a level after a colon
-    /// - `none`: no compression, regardless of the options of the volume
-    /// - "": the property is removed
-    ///
-    /// # Errors
-    ///
-    /// The value is invalid, the file is not copied on write, it is immutable, or the subvolume is read-only.
-    pub fn set_compression(&self, path: impl AsRef<Path>, value: &str) -> Result<()> {
-        self.set_xattr(path, COMPRESSION, value)
-    }
-
     /// Reads the attribute with this full name, such as `user.note`. Returns `None` if it does not exist. Links are
     /// followed.
     ///
@@ -158,7 +134,7 @@ impl Subvolume {
     /// # Errors
     ///
     /// As [`Subvolume::xattr`].
-    pub fn xattr_nofollow(
+    pub fn symlink_xattr(
         &self,
         path: impl AsRef<Path>,
         name: impl AsRef<OsStr>,
@@ -187,7 +163,7 @@ impl Subvolume {
     /// # Errors
     ///
     /// As [`Subvolume::xattr`].
-    pub fn xattrs_nofollow(&self, path: impl AsRef<Path>) -> Result<Vec<(OsString, Vec<u8>)>> {
+    pub fn symlink_xattrs(&self, path: impl AsRef<Path>) -> Result<Vec<(OsString, Vec<u8>)>> {
         self.read_xattrs(path.as_ref(), End::Itself)
     }
 
@@ -198,12 +174,15 @@ impl Subvolume {
         all.naming("list the attributes of", path)
     }
 
-    /// Sets an attribute, which may already exist. Links are followed.
+    /// Sets an attribute. Links are followed.
     ///
-    /// An ACL in the kernel's format also changes the permission bits.
+    /// An ACL in the kernel's format also changes the permission bits. The attribute `btrfs.compression` sets the
+    /// compression of data written from now on, and of new files of a directory: `zlib`, `lzo` or `zstd`, optionally
+    /// with a level as in `zstd:3`, or `none` regardless of the options of the volume.
     ///
     /// # Errors
     ///
+    /// - the attribute exists, or not, contrary to `mode` (`AlreadyExists`, `NotFound`)
     /// - a namespace that the kernel does not have (`Unsupported`)
     /// - name and value are too large for a leaf together, a little less than the node size (`StorageFull`)
     /// - an invalid ACL or property
@@ -213,9 +192,10 @@ impl Subvolume {
         path: impl AsRef<Path>,
         name: impl AsRef<OsStr>,
         value: impl AsRef<[u8]>,
+        mode: XattrMode,
     ) -> Result<()> {
         let xattr = (name.as_ref(), value.as_ref());
-        self.write_xattr(path.as_ref(), End::Followed, xattr, XattrMode::Any)
+        self.write_xattr(path.as_ref(), End::Followed, xattr, mode)
     }
 
     /// Sets an attribute, of a link itself.
@@ -223,74 +203,15 @@ impl Subvolume {
     /// # Errors
     ///
     /// As [`Subvolume::set_xattr`].
-    pub fn set_xattr_nofollow(
+    pub fn set_symlink_xattr(
         &self,
         path: impl AsRef<Path>,
         name: impl AsRef<OsStr>,
         value: impl AsRef<[u8]>,
+        mode: XattrMode,
     ) -> Result<()> {
         let xattr = (name.as_ref(), value.as_ref());
-        self.write_xattr(path.as_ref(), End::Itself, xattr, XattrMode::Any)
-    }
-
-    /// Creates an attribute. Links are followed.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subvolume::set_xattr`]; the attribute already exists (`AlreadyExists`).
-    pub fn create_xattr(
-        &self,
-        path: impl AsRef<Path>,
-        name: impl AsRef<OsStr>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let xattr = (name.as_ref(), value.as_ref());
-        self.write_xattr(path.as_ref(), End::Followed, xattr, XattrMode::Create)
-    }
-
-    /// Creates an attribute, of a link itself.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subvolume::create_xattr`].
-    pub fn create_xattr_nofollow(
-        &self,
-        path: impl AsRef<Path>,
-        name: impl AsRef<OsStr>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let xattr = (name.as_ref(), value.as_ref());
-        self.write_xattr(path.as_ref(), End::Itself, xattr, XattrMode::Create)
-    }
-
-    /// Replaces an attribute. Links are followed.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subvolume::set_xattr`]; the attribute does not exist (`NotFound`).
-    pub fn replace_xattr(
-        &self,
-        path: impl AsRef<Path>,
-        name: impl AsRef<OsStr>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let xattr = (name.as_ref(), value.as_ref());
-        self.write_xattr(path.as_ref(), End::Followed, xattr, XattrMode::Replace)
-    }
-
-    /// Replaces an attribute, of a link itself.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subvolume::replace_xattr`].
-    pub fn replace_xattr_nofollow(
-        &self,
-        path: impl AsRef<Path>,
-        name: impl AsRef<OsStr>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let xattr = (name.as_ref(), value.as_ref());
-        self.write_xattr(path.as_ref(), End::Itself, xattr, XattrMode::Replace)
+        self.write_xattr(path.as_ref(), End::Itself, xattr, mode)
     }
 
     fn write_xattr(
@@ -321,7 +242,7 @@ impl Subvolume {
     /// # Errors
     ///
     /// As [`Subvolume::remove_xattr`].
-    pub fn remove_xattr_nofollow(
+    pub fn remove_symlink_xattr(
         &self,
         path: impl AsRef<Path>,
         name: impl AsRef<OsStr>,

@@ -92,14 +92,14 @@ pub use ubtrfs_stream::FileAttributes;
 /// A difference of one extended attribute.
 ///
 /// ```
-/// use ubtrfs::{Access, Snapshot, Volume, XattrChangeKind};
+/// use ubtrfs::{Access, Snapshot, Volume, XattrChangeKind, XattrMode};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let volume = Volume::in_memory(256 << 20)?;
 /// let data = volume.root().create_subvolume("/data")?;
 /// data.write("/file", b"")?;
 /// let before = Snapshot::open(&data.snapshot("/", "/before", Access::ReadOnly)?)?;
-/// data.set_xattr("/file", "user.note", b"kept")?;
+/// data.set_xattr("/file", "user.note", b"kept", XattrMode::Any)?;
 /// let after = Snapshot::open(&data.snapshot("/", "/after", Access::ReadOnly)?)?;
 ///
 /// let changes = after.changes_since(&before)?.collect::<Result<Vec<_>, _>>()?;

@@ -148,7 +148,7 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::xattr_nofollow`].
+    /// As [`Subvolume::symlink_xattr`].
     pub fn xattr(&self, name: impl AsRef<OsStr>) -> Result<Option<Vec<u8>>> {
         let value = self.engine.xattr(self.id, name.as_ref().as_bytes());
         value.naming("read an attribute of", &self.path)

@@ -231,7 +231,7 @@ impl DirEntry {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::xattr_nofollow`](crate::Subvolume::xattr_nofollow).
+    /// As [`Subvolume::symlink_xattr`](crate::Subvolume::symlink_xattr).
     pub fn xattr(&self, name: impl AsRef<OsStr>) -> Result<Option<Vec<u8>>> {
         let value = self.engine.xattr(self.entry.id, name.as_ref().as_bytes());
         value.naming("read an attribute of", &self.path())

@@ -47,6 +47,26 @@ pub use ubtrfs_fs::DiscardMode;
 /// ```
 pub use ubtrfs_fs::{OPEN_OPTIONS, OpenOption, OptionKind};
 
+/// The required existence of an extended attribute before it is set, for
+/// [`Subvolume::set_xattr`](crate::Subvolume::set_xattr).
+///
+/// ```
+/// use std::io::ErrorKind;
+/// use ubtrfs::{Volume, XattrMode};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.write("/file", b"content")?;
+/// root.set_xattr("/file", "user.note", b"draft", XattrMode::Create)?;
+/// let refused = root.set_xattr("/file", "user.note", b"final", XattrMode::Create).unwrap_err();
+/// assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+/// assert_eq!(root.xattr("/file", "user.note")?.as_deref(), Some(&b"draft"[..]));
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_fs::XattrMode;
+
 /// A compression algorithm. [`Compress`] has an example.
 pub use ubtrfs_format::compress::Compression;
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
 use ubtrfs::{
-    Access, Builder, Compress, Compression, DirBuilder, FileFlags, FileKind, OpenOptions,
-    Subvolume, Volume, scan, scan_devices,
+    Access, Builder, Compress, Compression, DirBuilder, FileFlags, FileKind, OpenOptions, Volume,
+    XattrMode, scan, scan_devices,
 };
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::images;
@@ -426,13 +426,17 @@ fn attributes_are_set_by_open_file_without_name() {
     volume.root().write("/file", b"").unwrap();
     let file = volume.root().open_file("/file").unwrap();
     volume.root().remove_file("/file").unwrap();
-    file.create_xattr("user.note", "one").unwrap();
-    let refused = file.create_xattr("user.note", "two").unwrap_err();
+    file.set_xattr("user.note", "one", XattrMode::Create)
+        .unwrap();
+    let refused = file.set_xattr("user.note", "two", XattrMode::Create);
+    let refused = refused.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
-    let missing = file.replace_xattr("user.none", "two").unwrap_err();
+    let missing = file.set_xattr("user.none", "two", XattrMode::Replace);
+    let missing = missing.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
-    file.replace_xattr("user.note", "two").unwrap();
-    file.set_xattr("trusted.other", "").unwrap();
+    file.set_xattr("user.note", "two", XattrMode::Replace)
+        .unwrap();
+    file.set_xattr("trusted.other", "", XattrMode::Any).unwrap();
     assert_eq!(
         file.xattr("user.note").unwrap().as_deref(),
         Some(&b"two"[..])
@@ -477,32 +481,29 @@ fn attributes_and_properties_are_set_by_paths() {
     volume.root().symlink("file", "/link").unwrap();
     volume
         .root()
-        .create_xattr("/link", "user.note", "one")
+        .set_xattr("/link", "user.note", "one", XattrMode::Create)
         .unwrap();
     let refused = volume
         .root()
-        .create_xattr("/link", "user.note", "two")
+        .set_xattr("/link", "user.note", "two", XattrMode::Create)
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
     volume
         .root()
-        .replace_xattr("/link", "user.note", "two")
+        .set_xattr("/link", "user.note", "two", XattrMode::Replace)
         .unwrap();
     let root = volume.root();
-    let missing = root.replace_xattr_nofollow("/link", "trusted.of_link", "none");
+    let set_of_link = |value, mode| root.set_symlink_xattr("/link", "trusted.of_link", value, mode);
+    let missing = set_of_link("none", XattrMode::Replace);
     assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
-    for set in [
-        Subvolume::create_xattr_nofollow,
-        Subvolume::replace_xattr_nofollow,
-        Subvolume::set_xattr_nofollow,
-    ] {
-        set(root, "/link", "trusted.of_link", "link").unwrap();
+    for mode in [XattrMode::Create, XattrMode::Replace, XattrMode::Any] {
+        set_of_link("link", mode).unwrap();
     }
-    let refused = root.create_xattr_nofollow("/link", "trusted.of_link", "two");
+    let refused = set_of_link("two", XattrMode::Create);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyExists);
     let of_link = volume
         .root()
-        .xattr_nofollow("/link", "trusted.of_link")
+        .symlink_xattr("/link", "trusted.of_link")
         .unwrap();
     assert_eq!(of_link.as_deref(), Some(&b"link"[..]));
     assert_eq!(
@@ -512,18 +513,18 @@ fn attributes_and_properties_are_set_by_paths() {
     let note = volume.root().xattr("/file", "user.note").unwrap();
     assert_eq!(note.as_deref(), Some(&b"two"[..]));
     assert_eq!(volume.root().xattr("/file", "user.none").unwrap(), None);
-    volume.root().set_compression("/file", "zstd:3").unwrap();
-    assert_eq!(
-        volume.root().compression("/file").unwrap().unwrap(),
-        "zstd:3"
-    );
+    let set_compression =
+        |value| root.set_xattr("/file", "btrfs.compression", value, XattrMode::Any);
+    let compression = || root.xattr("/file", "btrfs.compression").unwrap();
+    set_compression("zstd:3").unwrap();
+    assert_eq!(compression().as_deref(), Some(&b"zstd:3"[..]));
     let mut names: Vec<_> = volume.root().xattrs("/file").unwrap();
     names.sort();
     let names: Vec<_> = names.iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["btrfs.compression", "user.note"]);
-    volume.root().set_compression("/file", "").unwrap();
-    assert_eq!(volume.root().compression("/file").unwrap(), None);
-    let invalid = volume.root().set_compression("/file", "bogus").unwrap_err();
+    set_compression("").unwrap();
+    assert_eq!(compression(), None);
+    let invalid = set_compression("bogus").unwrap_err();
     assert_eq!(invalid.kind(), ErrorKind::InvalidInput);
     volume.root().remove_xattr("/file", "user.note").unwrap();
     let gone = volume

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ubtrfs::{
     Access, BlockDevice, Checker, Event, FileFlags, MemDevice, OpenOptions, Result, TrimOptions,
-    Volume,
+    Volume, XattrMode,
 };
 use ubtrfs_sim::record::{CrashPlan, CrashState, CrashStates, Recorder};
 use ubtrfs_sim::{new_volume, seed};
@@ -42,7 +42,7 @@ fn change(volume: &Volume, version: u64, between: &dyn Fn()) -> Result<()> {
     root.write("/sub/dir/other", content(version))?;
     between();
     root.rename(format!("/at-{}", version - 1), format!("/at-{version}"))?;
-    root.set_xattr("/sub", "user.version", version.to_string())?;
+    root.set_xattr("/sub", "user.version", version.to_string(), XattrMode::Any)?;
     between();
     root.remove_file(format!("/sub/new-{}", version - 1))?;
     let appending = OpenOptions::new().append(true).create(true);
@@ -100,7 +100,8 @@ fn first_version(volume: &Volume) {
     }
     root.write("/at-0", b"").unwrap();
     root.write("/sub/new-0", b"0").unwrap();
-    root.set_xattr("/sub", "user.version", "0").unwrap();
+    root.set_xattr("/sub", "user.version", "0", XattrMode::Any)
+        .unwrap();
     volume.sync().unwrap();
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use ubtrfs::{
     Access, CopyOptions, Effect, Event, FileFlags, FileKind, ImportOptions, Mkfs, MkfsOptions,
     OpenOptions, Problems, Progress, Reflink, RemoveOptions, Subvolume, Volume, WalkOptions,
+    XattrMode,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -427,7 +428,8 @@ fn entry_knows_the_attributes_of_its_file() {
     let root = volume.root();
     let data = root.create_subvolume("/data").unwrap();
     data.write("/file", b"").unwrap();
-    data.set_xattr("/file", "user.note", b"value").unwrap();
+    data.set_xattr("/file", "user.note", b"value", XattrMode::Any)
+        .unwrap();
     let entry = data.read_dir("/").unwrap().next().unwrap().unwrap();
     assert_eq!(entry.xattr("user.note").unwrap(), Some(b"value".to_vec()));
     assert_eq!(entry.xattr("user.none").unwrap(), None);

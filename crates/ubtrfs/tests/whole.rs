@@ -12,7 +12,7 @@ use ubtrfs::{
     Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, DeviceAccess, DiscardMode,
     Effect, Event, FileDevice, FileFlags, ImportOptions, MemDevice, Mkfs, MkfsOptions, Profile,
     Progress, ReceiveOptions, SendOptions, Snapshot, StreamDump, StreamVersion, Volume, Walk,
-    WalkOptions, XattrChangeKind,
+    WalkOptions, XattrChangeKind, XattrMode,
 };
 use ubtrfs_sim::craft;
 
@@ -188,8 +188,10 @@ fn changes_tell_attributes_and_extended_attributes() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     let data = volume.root().create_subvolume("/data").unwrap();
     data.write("/file", b"one").unwrap();
-    data.set_xattr("/file", "user.old", b"1").unwrap();
-    data.set_xattr("/file", "user.both", b"1").unwrap();
+    data.set_xattr("/file", "user.old", b"1", XattrMode::Any)
+        .unwrap();
+    data.set_xattr("/file", "user.both", b"1", XattrMode::Any)
+        .unwrap();
     let held = |to: &str| {
         let snapshot = volume.root().snapshot("/data", to, Access::ReadOnly);
         Snapshot::open(&snapshot.unwrap()).unwrap()
@@ -197,8 +199,10 @@ fn changes_tell_attributes_and_extended_attributes() {
     let first = held("/first");
     data.chown("/file", Some(7), None).unwrap();
     data.remove_xattr("/file", "user.old").unwrap();
-    data.set_xattr("/file", "user.both", b"2").unwrap();
-    data.set_xattr("/file", "user.new", b"1").unwrap();
+    data.set_xattr("/file", "user.both", b"2", XattrMode::Any)
+        .unwrap();
+    data.set_xattr("/file", "user.new", b"1", XattrMode::Any)
+        .unwrap();
     data.create_node("/null", 0o20_666, 0x103).unwrap();
     data.create_subvolume("/below").unwrap();
     let second = held("/second");

@@ -105,14 +105,14 @@ impl Getfattr {
         let (files, path) = (&opened.files, location.path_within());
         let Some(name) = &self.name else {
             let all = if self.no_dereference {
-                files.xattrs_nofollow(path)
+                files.symlink_xattrs(path)
             } else {
                 files.xattrs(path)
             };
             return Ok(all.reason()?);
         };
         let value = if self.no_dereference {
-            files.xattr_nofollow(path, name)
+            files.symlink_xattr(path, name)
         } else {
             files.xattr(path, name)
         };

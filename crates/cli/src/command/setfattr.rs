@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
+use ubtrfs::XattrMode;
 
 use crate::presentation::console::Console;
 use crate::presentation::xattr_text;
@@ -55,15 +56,15 @@ impl Setfattr {
         let (files, path) = (&target.files, location.path_within());
         if let Some(name) = &self.name {
             let set = if self.no_dereference {
-                files.set_xattr_nofollow(path, name, value)
+                files.set_symlink_xattr(path, name, value, XattrMode::Any)
             } else {
-                files.set_xattr(path, name, value)
+                files.set_xattr(path, name, value, XattrMode::Any)
             };
             set.reason()?;
         }
         if let Some(name) = &self.remove {
             let removed = if self.no_dereference {
-                files.remove_xattr_nofollow(path, name)
+                files.remove_symlink_xattr(path, name)
             } else {
                 files.remove_xattr(path, name)
             };

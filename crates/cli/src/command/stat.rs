@@ -56,7 +56,7 @@ impl Stat {
         let opened = self.volume.open(location)?;
         let (files, path) = (&opened.files, location.path_within());
         let stat = FileStat::at(files, path).reason()?;
-        Ok((stat, files.xattrs_nofollow(path).reason()?))
+        Ok((stat, files.symlink_xattrs(path).reason()?))
     }
 }
 

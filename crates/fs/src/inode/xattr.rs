@@ -26,9 +26,12 @@ const HEAD_BYTES: usize = size_of::<DirHead>();
 /// The required existence of an attribute before it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum XattrMode {
+    /// It may exist or not.
     #[default]
     Any,
+    /// It must not exist.
     Create,
+    /// It must exist.
     Replace,
 }
 

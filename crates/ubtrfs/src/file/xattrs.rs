@@ -17,12 +17,12 @@ pub(crate) fn named_xattrs(all: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(OsString, Vec<u
 /// Extended attributes. The file need not be open for writing, and may have lost its name.
 ///
 /// ```
-/// use ubtrfs::Volume;
+/// use ubtrfs::{Volume, XattrMode};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let volume = Volume::in_memory(256 << 20)?;
 /// let file = volume.root().create_file("/file")?;
-/// file.set_xattr("user.note", b"draft")?;
+/// file.set_xattr("user.note", b"draft", XattrMode::Any)?;
 /// assert_eq!(file.xattr("user.note")?.as_deref(), Some(&b"draft"[..]));
 /// file.remove_xattr("user.note")?;
 /// assert!(file.xattrs()?.is_empty());
@@ -50,36 +50,19 @@ impl File {
         all.naming("list the attributes of", self.path())
     }
 
-    /// Sets an attribute, which may already exist.
+    /// Sets an attribute.
     ///
     /// # Errors
     ///
     /// As [`Subvolume::set_xattr`](crate::Subvolume::set_xattr).
-    pub fn set_xattr(&self, name: impl AsRef<OsStr>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write_xattr(name.as_ref(), value.as_ref(), XattrMode::Any)
-    }
-
-    /// Creates an attribute.
-    ///
-    /// # Errors
-    ///
-    /// As [`File::set_xattr`]; the attribute already exists (`AlreadyExists`).
-    pub fn create_xattr(&self, name: impl AsRef<OsStr>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write_xattr(name.as_ref(), value.as_ref(), XattrMode::Create)
-    }
-
-    /// Replaces an attribute.
-    ///
-    /// # Errors
-    ///
-    /// As [`File::set_xattr`]; the attribute does not exist (`NotFound`).
-    pub fn replace_xattr(&self, name: impl AsRef<OsStr>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write_xattr(name.as_ref(), value.as_ref(), XattrMode::Replace)
-    }
-
-    fn write_xattr(&self, name: &OsStr, value: &[u8], mode: XattrMode) -> Result<()> {
+    pub fn set_xattr(
+        &self,
+        name: impl AsRef<OsStr>,
+        value: impl AsRef<[u8]>,
+        mode: XattrMode,
+    ) -> Result<()> {
         let _entered = self.engine().enter();
-        let name = name.as_bytes();
+        let (name, value) = (name.as_ref().as_bytes(), value.as_ref());
         let set = self.engine().set_xattr(self.id(), name, value, mode);
         set.naming("set an attribute of", self.path())
     }

@@ -47,7 +47,7 @@ impl Listed<'_> {
 
     fn has_acl(self, name: &str) -> Result<bool> {
         let acl = match self {
-            Listed::At(files, path) => files.xattr_nofollow(path, name),
+            Listed::At(files, path) => files.symlink_xattr(path, name),
             Listed::Entry(entry) => entry.xattr(name),
             Listed::Dir(dir) => dir.xattr(name),
         };

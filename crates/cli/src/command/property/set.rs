@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, bail};
 use rustix::fs::{XattrFlags, setxattr};
-use ubtrfs::{File, Uuid};
+use ubtrfs::{File, Uuid, XattrMode};
 
 use super::{COMPRESSION, InMount, Kind, Name, Object, Stored};
 use crate::command::filesystem::label::{ask_to_set_label, set_label};
@@ -61,7 +61,8 @@ impl Set {
         if let Some(caller) = target.caller() {
             file.check_writable(&caller).reason()?;
         }
-        file.set_xattr(COMPRESSION, value).reason()?;
+        file.set_xattr(COMPRESSION, value, XattrMode::Any)
+            .reason()?;
         target.file_changed(&file.metadata().reason()?);
         Ok(())
     }

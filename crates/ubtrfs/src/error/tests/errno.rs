@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::io::Errno;
 
-use crate::{Error, FileFlags, OpenOptions, Volume};
+use crate::{Error, FileFlags, OpenOptions, Volume, XattrMode};
 
 fn check<T>(outcome: Result<T, Error>, errno: Errno) {
     let error = outcome.err().expect("it fails");
@@ -32,7 +32,10 @@ fn paths_fail_with_the_errno_of_linux() {
     check(root.rename("/file", "/nested/there"), Errno::XDEV);
     check(root.read_link("/file"), Errno::INVAL);
     check(root.remove_xattr("/file", "user.none"), Errno::NODATA);
-    check(root.set_xattr("/file", "nowhere.x", b""), Errno::OPNOTSUPP);
+    check(
+        root.set_xattr("/file", "nowhere.x", b"", XattrMode::Any),
+        Errno::OPNOTSUPP,
+    );
     check(root.write("/large", vec![1; 300 << 20]), Errno::NOSPC);
 
     let immutable = FileFlags {
