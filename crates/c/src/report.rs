@@ -275,7 +275,7 @@ pub unsafe extern "C" fn ubtrfs_volume_trim(volume: *const ubtrfs_volume) -> i64
     size(|| {
         // SAFETY: see the head of the header.
         let handle = unsafe { handle(volume)? };
-        let trimmed = handle.volume.trim()?;
+        let trimmed = handle.volume.trim(&TrimOptions::new(), &mut ())?;
         Ok(usize::try_from(trimmed).unwrap_or(usize::MAX))
     })
 }
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn ubtrfs_volume_trim_with(
         let mut meter = Meter::new(unsafe { Listener::new(progress, data) });
         let options = TrimOptions::new().start(start).len(len);
         let options = options.min_bytes(min_bytes);
-        let trimmed = handle.volume.trim_with(&options, &mut meter);
+        let trimmed = handle.volume.trim(&options, &mut meter);
         let trimmed = meter.outcome(trimmed)?;
         Ok(usize::try_from(trimmed).unwrap_or(usize::MAX))
     })

@@ -128,7 +128,7 @@ pub unsafe extern "C" fn ubtrfs_send(
         // SAFETY: the callback receives arguments of its declared type.
         let listener = unsafe { Listener::new(wanted.progress, wanted.progress_data) };
         let mut meter = Meter::new(listener);
-        let sent = snapshot.send_with(&options, out, &mut meter);
+        let sent = snapshot.send(&options, out, &mut meter);
         meter.outcome(sent)
     })
 }
@@ -166,8 +166,8 @@ pub unsafe extern "C" fn ubtrfs_receive_with(
         let options = options.map(|of| of.options).unwrap_or_default();
         // SAFETY: the callback receives arguments of its declared type.
         let mut meter = Meter::new(unsafe { Listener::new(progress, data) });
-        let received = of.subvolume.receive_with(dir, stream, &options, &mut meter);
-        meter.outcome(received)
+        let received = of.subvolume.receive(dir, stream, &options, &mut meter);
+        meter.outcome(received.map(drop))
     })
 }
 

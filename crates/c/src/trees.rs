@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ubtrfs_copy_tree_with(
         // SAFETY: see the head of the header.
         unsafe {
             transfer(options, progress, data, |options, observer| {
-                (of.subvolume).copy_tree_to(from, &into.subvolume, to, &options.copy, observer)
+                (of.subvolume).copy_tree(from, &into.subvolume, to, &options.copy, observer)
             })
         }
     })
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn ubtrfs_copy_from_host_with(
         // SAFETY: see the head of the header.
         unsafe {
             transfer(options, progress, data, |options, observer| {
-                (of.subvolume).copy_from_host_with(host, to, &options.copy, observer)
+                (of.subvolume).copy_from_host(host, to, &options.copy, observer)
             })
         }
     })
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn ubtrfs_copy_to_host_with(
         // SAFETY: see the head of the header.
         unsafe {
             transfer(options, progress, data, |options, observer| {
-                (of.subvolume).copy_to_host_with(from, host, &options.copy, observer)
+                (of.subvolume).copy_to_host(from, host, &options.copy, observer)
             })
         }
     })
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn ubtrfs_export_tar(
         // SAFETY: see the head of the header.
         unsafe {
             transfer(ptr::null(), progress, data, |_, observer| {
-                of.subvolume.export_tar_with(at, out, observer)
+                of.subvolume.export_tar(at, out, observer)
             })
         }
     })
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn ubtrfs_import_tar_with(
         // SAFETY: see the head of the header.
         unsafe {
             transfer(options, progress, data, |options, observer| {
-                (of.subvolume).import_tar_with(archive, dir, &options.import, observer)
+                (of.subvolume).import_tar(archive, dir, &options.import, observer)
             })
         }
     })
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn ubtrfs_remove_tree(
         // SAFETY: see the head of the header.
         unsafe {
             transfer(options, progress, data, |options, observer| {
-                (of.subvolume).remove_tree_with(at, &options.remove, observer)
+                (of.subvolume).remove_tree(at, &options.remove, observer)
             })
         }
     })

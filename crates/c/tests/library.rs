@@ -231,7 +231,11 @@ fn example_in_c_sends_what_a_folder_became() {
     let backup = Volume::in_memory(1 << 30).unwrap();
     for stream in ["first", "second"] {
         let stream = fs::File::open(place(stream)).unwrap();
-        backup.root().receive("/", stream).unwrap();
+        let options = ubtrfs::ReceiveOptions::new();
+        backup
+            .root()
+            .receive("/", stream, &options, &mut ())
+            .unwrap();
     }
     let second = backup.root().subvolume("/version-2").unwrap();
     assert_eq!(second.read("/files/one").unwrap(), vec![b'x'; 200_000]);

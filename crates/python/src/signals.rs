@@ -9,7 +9,7 @@
 
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -21,13 +21,11 @@ use crate::failure::failed;
 /// The interval of checks for signals. Each check waits for the GIL, which other threads may hold.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// An observer that reports the progress to a callable and runs signal handlers. It collects the problems of a tree,
-/// and the names of received subvolumes.
+/// An observer that reports the progress to a callable and runs signal handlers. It collects the problems of a tree.
 pub(crate) struct Signals {
     looked: Instant,
     raised: Option<PyErr>,
     problems: Problems,
-    names: Vec<PathBuf>,
     callable: Option<Py<PyAny>>,
     totals: Totals,
 }
@@ -59,7 +57,6 @@ impl Signals {
             looked: now(),
             raised: None,
             problems: Problems::default(),
-            names: Vec::new(),
             callable,
             totals: Totals::default(),
         }
@@ -89,10 +86,6 @@ impl Signals {
     /// Returns the exception that ended the work.
     pub(crate) fn take_raised(&mut self) -> PyResult<()> {
         self.raised.take().map_or(Ok(()), Err)
-    }
-
-    pub(crate) fn names(self) -> Vec<PathBuf> {
-        self.names
     }
 
     pub(crate) fn problems(self) -> Problems {
@@ -159,7 +152,6 @@ impl Progress for Signals {
             Event::Finished { path, is_complete } => {
                 self.at(path);
                 if *is_complete {
-                    self.names.push(path.to_path_buf());
                     self.report("finished", None);
                 } else {
                     self.report("unfinished", None);

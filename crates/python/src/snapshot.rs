@@ -56,7 +56,7 @@ pub(crate) fn send(
         for source in &sources {
             options = options.clone_source(source);
         }
-        snapshot.send_with(&options, out, observer)
+        snapshot.send(&options, out, observer)
     });
     signals.take_raised()?;
     stream.outcome(sent)
@@ -81,11 +81,10 @@ pub(crate) fn receive<'py>(
         let options = ReceiveOptions::new()
             .force_decompress(force_decompress)
             .all_streams(all_streams);
-        of.receive_with(path_of(dir), reader, &options, observer)
+        of.receive(path_of(dir), reader, &options, observer)
     });
     signals.take_raised()?;
-    stream.outcome(received)?;
-    let names = signals.names().into_iter();
+    let names = stream.outcome(received)?.into_iter();
     Ok(names
         .map(|name| PyBytes::new(py, &bytes_of(name)))
         .collect())

@@ -44,7 +44,7 @@ pub(crate) fn copy_tree(
 ) -> PyResult<Listed> {
     observed(tree, py, progress, |of, signals| {
         let options = CopyOptions::new();
-        of.copy_tree_with(path_of(from), path_of(to), &options, signals)
+        of.copy_tree(path_of(from), of, path_of(to), &options, signals)
     })
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn copy_from_host(
 ) -> PyResult<Listed> {
     observed(tree, py, progress, |of, signals| {
         let options = CopyOptions::new();
-        of.copy_from_host_with(path_of(host), path_of(to), &options, signals)
+        of.copy_from_host(path_of(host), path_of(to), &options, signals)
     })
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn copy_to_host(
 ) -> PyResult<Listed> {
     observed(tree, py, progress, |of, signals| {
         let options = CopyOptions::new();
-        of.copy_to_host_with(path_of(from), path_of(host), &options, signals)
+        of.copy_to_host(path_of(from), path_of(host), &options, signals)
     })
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn remove_tree(
 ) -> PyResult<Listed> {
     observed(tree, py, progress, |of, signals| {
         let options = RemoveOptions::new().enter_subvolumes(enter_subvolumes);
-        of.remove_tree_with(path_of(path), &options, signals)
+        of.remove_tree(path_of(path), &options, signals)
     })
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn export_tar(
     let mut signals = Signals::new(progress);
     let mut stream = Stream::new(out);
     let (out, observer) = (&mut stream, &mut signals);
-    let exported = py.detach(move || of.export_tar_with(path_of(path), out, observer));
+    let exported = py.detach(move || of.export_tar(path_of(path), out, observer));
     signals.take_raised()?;
     stream.outcome(exported)?;
     Ok(listed(&signals.problems()))
@@ -121,6 +121,6 @@ pub(crate) fn import_tar(
     let archive = opened.map_err(|error| failed_host(&error, path))?;
     observed(tree, py, progress, |of, signals| {
         let options = ImportOptions::new();
-        of.import_tar_with(archive, path_of(dir), &options, signals)
+        of.import_tar(archive, path_of(dir), &options, signals)
     })
 }

@@ -275,7 +275,7 @@ impl Volume {
         let observer = &mut signals;
         let trimmed = py.detach(move || {
             let options = TrimOptions::new().min_bytes(LEAST_SECTOR);
-            volume.trim_with(&options, observer)
+            volume.trim(&options, observer)
         });
         let (trimmed, _) = signals.outcome(trimmed)?;
         Ok(trimmed)

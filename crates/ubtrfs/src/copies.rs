@@ -17,9 +17,8 @@ use crate::transfer::copy::{
     Copier, CopyError, CopyOptions as CopierOptions, Destination, FromHost, FromVolume,
     HostFile as CopiedFile, Made, Reflink, Source, Sparse, ToHost, ToVolume, Top, open_directory,
 };
-use crate::trees::Problems;
 
-/// Options for [`Subvolume::copy_tree_with`] and the other copies.
+/// Options for [`Subvolume::copy_tree`] and the other copies.
 ///
 /// ```
 /// use ubtrfs::{CopyOptions, Problems, Reflink, Volume};
@@ -32,12 +31,12 @@ use crate::trees::Problems;
 /// root.symlink("dir", "/link")?;
 /// let mut problems = Problems::default();
 /// let options = CopyOptions::new().follow(true).preserve(false).reflink(Reflink::Never);
-/// root.copy_tree_with("/link", "/copy", &options, &mut problems)?;
+/// root.copy_tree("/link", root, "/copy", &options, &mut problems)?;
 /// assert_eq!(root.read("/copy/file")?, b"content");
 ///
 /// let other = Volume::in_memory(256 << 20)?;
 /// let options = CopyOptions::new().contents(true);
-/// root.copy_tree_to("/copy", other.root(), "/", &options, &mut problems)?;
+/// root.copy_tree("/copy", other.root(), "/", &options, &mut problems)?;
 /// assert_eq!(other.root().read("/file")?, b"content");
 /// assert!(problems.is_empty());
 /// # Ok(())
@@ -145,41 +144,22 @@ impl CopyOptions {
 }
 
 impl Subvolume {
-    /// Copies a file, or a directory with all its contents, to another path. Data is shared. Owners, modes, times,
-    /// extended attributes, hard links and holes are preserved.
+    /// Copies a file, or a directory with all its contents, to a path in this or another subvolume, which may belong to
+    /// another volume. Owners, modes, times, extended attributes, hard links and holes are preserved. Data is shared
+    /// within one volume.
+    ///
+    /// A file that cannot be copied is a [`Problem`](crate::Problem) for `progress`, and the copy continues:
+    /// [`Problems`](crate::Problems) collects them.
     ///
     /// # Errors
     ///
-    /// The file at `to` cannot be replaced or merged with, the volume is full, or `from` does not exist. Files that
-    /// were already copied are kept. `to` is `from` or below it (`InvalidInput`).
-    pub fn copy_tree(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
-        let mut problems = Problems::default();
-        self.copy_tree_with(from, to, &CopyOptions::new(), &mut problems)?;
-        Ok(problems)
-    }
-
-    /// Copies as [`Subvolume::copy_tree`], with options, and reports to `progress`.
+    /// - the file at `to` cannot be replaced or merged with, the volume is full, or `from` does not exist
+    /// - `to` is `from` or below it (`InvalidInput`)
+    /// - the errors of [`CopyOptions::contents`]
+    /// - `progress` cancelled it (`Interrupted`)
     ///
-    /// # Errors
-    ///
-    /// As [`Subvolume::copy_tree`] and [`CopyOptions::contents`].
-    pub fn copy_tree_with(
-        &self,
-        from: impl AsRef<Path>,
-        to: impl AsRef<Path>,
-        options: &CopyOptions,
-        progress: &mut dyn Progress,
-    ) -> Result<()> {
-        self.copy_tree_to(from, self, to, options, progress)
-    }
-
-    /// Copies to a path in another subvolume, which may belong to another volume, as [`Subvolume::copy_tree_with`].
-    /// Data is shared within one volume.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subvolume::copy_tree`] and [`CopyOptions::contents`].
-    pub fn copy_tree_to(
+    /// Files that were already copied are kept.
+    pub fn copy_tree(
         &self,
         from: impl AsRef<Path>,
         destination: &Subvolume,
@@ -244,25 +224,13 @@ impl Subvolume {
         }
     }
 
-    /// Copies a file of the host, or a directory with all its contents, into the volume. Owners, modes, times, extended
-    /// attributes, hard links and holes are preserved. Links are copied as links.
+    /// Copies a file of the host, or a directory with all its contents, into the volume, as [`Subvolume::copy_tree`].
+    /// Links are copied as links.
     ///
     /// # Errors
     ///
-    /// The file at `to` cannot be replaced or merged with, the volume is full, or `host` does not exist. Files that
-    /// were already copied are kept.
-    pub fn copy_from_host(&self, host: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
-        let mut problems = Problems::default();
-        self.copy_from_host_with(host, to, &CopyOptions::new(), &mut problems)?;
-        Ok(problems)
-    }
-
-    /// Copies as [`Subvolume::copy_from_host`], with options, and reports to `progress`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subvolume::copy_from_host`] and [`CopyOptions::contents`].
-    pub fn copy_from_host_with(
+    /// As [`Subvolume::copy_tree`].
+    pub fn copy_from_host(
         &self,
         host: impl AsRef<Path>,
         to: impl AsRef<Path>,
@@ -317,25 +285,13 @@ impl Subvolume {
         copy.run(file, from, top, name.as_deref())
     }
 
-    /// Copies a file, or a directory with all its contents, to the host. Owners, modes, times, extended attributes,
-    /// hard links and holes are preserved, as far as the program may set them. Nothing outside `host` is touched.
+    /// Copies a file, or a directory with all its contents, to the host, as [`Subvolume::copy_tree`]. Attributes are
+    /// preserved as far as the program may set them. Nothing outside `host` is touched.
     ///
     /// # Errors
     ///
-    /// The file at `host` cannot be replaced or merged with, its file system is full, or `from` does not exist. Files
-    /// that were already copied are kept.
-    pub fn copy_to_host(&self, from: impl AsRef<Path>, host: impl AsRef<Path>) -> Result<Problems> {
-        let mut problems = Problems::default();
-        self.copy_to_host_with(from, host, &CopyOptions::new(), &mut problems)?;
-        Ok(problems)
-    }
-
-    /// Copies as [`Subvolume::copy_to_host`], with options, and reports to `progress`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subvolume::copy_to_host`] and [`CopyOptions::contents`].
-    pub fn copy_to_host_with(
+    /// As [`Subvolume::copy_tree`].
+    pub fn copy_to_host(
         &self,
         from: impl AsRef<Path>,
         host: impl AsRef<Path>,

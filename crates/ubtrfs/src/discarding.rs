@@ -5,7 +5,7 @@ use ubtrfs_device::progress::{Cancelled, Progress, Watch};
 use crate::error::{Cause, Naming, Result};
 use crate::volume::Volume;
 
-/// A part of the free space, for [`Volume::trim_with`]. The default is all of it.
+/// A part of the free space, for [`Volume::trim`]. The default is all of it.
 ///
 /// ```
 /// use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use crate::volume::Volume;
 /// let volume = Volume::in_memory(1 << 30)?;
 /// let options = TrimOptions::new().min_bytes(1 << 20);
 /// let mut reported = 0;
-/// let trimmed = volume.trim_with(&options, &mut |event: &Event<'_>| {
+/// let trimmed = volume.trim(&options, &mut |event: &Event<'_>| {
 ///     if let Event::Advance { bytes } = event {
 ///         reported += bytes;
 ///     }
@@ -24,7 +24,7 @@ use crate::volume::Volume;
 /// })?;
 /// assert!(reported > 0 && reported <= trimmed);
 /// let cancel = &mut |_: &Event<'_>| ControlFlow::Break(());
-/// assert_eq!(volume.trim_with(&options, cancel).unwrap_err().kind(), ErrorKind::Interrupted);
+/// assert_eq!(volume.trim(&options, cancel).unwrap_err().kind(), ErrorKind::Interrupted);
 /// # Ok(())
 /// # }
 /// ```
@@ -107,26 +107,18 @@ impl DiscardLimits {
 }
 
 impl Volume {
-    /// Discards all unused space on the devices, so that images become smaller and SSDs faster. Commits first. Returns
-    /// the number of discarded bytes.
-    ///
-    /// # Errors
-    ///
-    /// No device supports discards (`Unsupported`); the errors of [`Volume::sync`].
-    pub fn trim(&self) -> Result<u64> {
-        let sector = u64::from(self.engine().superblock().sectorsize.get());
-        self.trim_with(&TrimOptions::new().min_bytes(sector), &mut ())
-    }
-
-    /// Discards a part of the unused space, as [`Volume::trim`]. [`TrimOptions`] has an example.
+    /// Discards unused space on the devices, so that images become smaller and SSDs faster. Commits first. Returns the
+    /// number of discarded bytes. [`TrimOptions`] has an example.
     ///
     /// The discarded bytes are reported to `progress` before each region. No operation and no group waits for it.
     ///
     /// # Errors
     ///
-    /// As [`Volume::trim`]. The range is shorter than a sector, or beyond all addresses (`InvalidInput`). The first
-    /// error of a device, after everything else was trimmed. `progress` cancelled it (`Interrupted`).
-    pub fn trim_with(&self, options: &TrimOptions, progress: &mut dyn Progress) -> Result<u64> {
+    /// - no device supports discards (`Unsupported`), or the errors of [`Volume::sync`]
+    /// - the range is shorter than a sector, or beyond all addresses (`InvalidInput`)
+    /// - the first error of a device, after everything else was trimmed
+    /// - `progress` cancelled it (`Interrupted`)
+    pub fn trim(&self, options: &TrimOptions, progress: &mut dyn Progress) -> Result<u64> {
         let engine = self.engine();
         let before = engine.discard_stats().trim_bytes;
         let len = options.len.unwrap_or(u64::MAX);

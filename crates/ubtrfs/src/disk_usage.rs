@@ -60,7 +60,7 @@ pub struct FileSpace {
 /// The meter remembers shared extents, so one meter for many files is faster than one for each.
 ///
 /// ```
-/// use ubtrfs::Volume;
+/// use ubtrfs::{Volume, WalkOptions};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let volume = Volume::in_memory(256 << 20)?;
@@ -71,7 +71,7 @@ pub struct FileSpace {
 /// volume.sync()?;
 /// let mut meter = root.usage_meter();
 /// let mut total = 0;
-/// for entry in root.walk("/")? {
+/// for entry in root.walk("/", &WalkOptions::new())? {
 ///     // The second name of the file counts nothing.
 ///     if let Some(space) = meter.measure(&entry?)? {
 ///         total += space.total_bytes;
@@ -177,7 +177,7 @@ impl Subvolume {
         let id = self.resolve_link(path)?;
         match self.engine.attr(id)?.kind {
             FileKind::Directory => {
-                for entry in self.walk_with(path, &WalkOptions::new().no_follow(true))? {
+                for entry in self.walk(path, &WalkOptions::new().no_follow(true))? {
                     if let Some(space) = meter.measure(&entry?)? {
                         usage.add(space);
                     }

@@ -174,11 +174,12 @@ impl Error {
     /// or is damaged. Also true for an archive that cannot be written.
     ///
     /// ```
-    /// use ubtrfs::Volume;
+    /// use ubtrfs::{ReceiveOptions, Volume};
     ///
     /// # fn main() -> Result<(), ubtrfs::Error> {
     /// let volume = Volume::in_memory(256 << 20)?;
-    /// let refused = volume.root().receive("/", &b"no stream"[..]).unwrap_err();
+    /// let options = ReceiveOptions::new();
+    /// let refused = volume.root().receive("/", &b"no stream"[..], &options, &mut ()).unwrap_err();
     /// assert!(refused.is_of_stream());
     /// # Ok(())
     /// # }
@@ -191,17 +192,18 @@ impl Error {
     /// errors.
     ///
     /// ```
-    /// use ubtrfs::{Access, Snapshot, Volume};
+    /// use ubtrfs::{Access, ReceiveOptions, SendOptions, Snapshot, Volume};
     ///
     /// # fn main() -> Result<(), ubtrfs::Error> {
     /// let volume = Volume::in_memory(256 << 20)?;
     /// let data = volume.root().snapshot("/", "/data", Access::ReadOnly)?;
     /// let mut stream = Vec::new();
-    /// Snapshot::open(&data)?.send(&mut stream)?;
+    /// Snapshot::open(&data)?.send(&SendOptions::new(), &mut stream, &mut ())?;
     /// let end = stream.len() - 10;
     ///
     /// let backup = Volume::in_memory(256 << 20)?;
-    /// let cut = backup.root().receive("/", &stream[..end]).unwrap_err();
+    /// let options = ReceiveOptions::new();
+    /// let cut = backup.root().receive("/", &stream[..end], &options, &mut ()).unwrap_err();
     /// assert_eq!(cut.stream_offset(), Some(end as u64));
     /// assert_eq!(cut.unfinished(), Some(std::path::Path::new("data")));
     /// # Ok(())

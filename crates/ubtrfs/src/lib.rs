@@ -29,7 +29,7 @@
 //! - [`Walk`], [`WalkDirs`]: all files below a directory
 //! - [`Snapshot`]: sending and comparing snapshots. [`Subvolume::receive`] applies streams, and [`StreamDump`] displays
 //!   them
-//! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`, `remove_tree_with`: whole
+//! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`, `remove_tree`: whole
 //!   trees
 //! - [`scan`]: the volumes on devices, in images and in folders
 //! - [`Checker`]: consistency checks

@@ -24,7 +24,7 @@ use ubtrfs_format::uuid::Uuid;
 /// let nearest = last.lineage().nearest(&lineages).expect("they are siblings");
 /// assert_eq!(nearest, 1);
 /// let mut difference = Vec::new();
-/// last.send_with(&SendOptions::new().parent(&before[nearest]), &mut difference, &mut ())?;
+/// last.send(&SendOptions::new().parent(&before[nearest]), &mut difference, &mut ())?;
 /// # Ok(())
 /// # }
 /// ```

@@ -45,7 +45,7 @@ use crate::subvolume::Access;
 /// };
 /// let device = MemDevice::new(256 << 20);
 /// let planned = Mkfs::new(options).plan(&[device.len_bytes()])?;
-/// let made = planned.write(&[(Path::new("memory"), &device)])?;
+/// let made = planned.write(&[(Path::new("memory"), &device)], &mut ())?;
 /// assert_eq!((made.total_bytes, made.geometry.nodesize()), (256 << 20, 16 << 10));
 /// assert!(made.filled.is_none());
 /// # Ok(())
@@ -165,7 +165,7 @@ impl Mkfs {
     ///     let mkfs = Mkfs::new(MkfsOptions::default())
     ///         .fill_from(host.path())
     ///         .repeatable(UNIX_EPOCH + Duration::from_secs(1_000_000_000));
-    ///     let made = mkfs.plan(&[device.len_bytes()])?.write(&[(Path::new("image"), &device)])?;
+    ///     let made = mkfs.plan(&[device.len_bytes()])?.write(&[(Path::new("image"), &device)], &mut ())?;
     ///     uuids.push(made.uuid);
     /// }
     /// assert_eq!(uuids[0], uuids[1]);
@@ -227,7 +227,7 @@ impl Mkfs {
     /// let from = Volume::in_memory(256 << 20)?;
     /// from.root().write("/file", b"content")?;
     /// let mut archive = Vec::new();
-    /// from.root().export_tar("/", &mut archive)?;
+    /// from.root().export_tar("/", &mut archive, &mut ())?;
     ///
     /// let mkfs = Mkfs::new(MkfsOptions::default()).fill_from_reader(std::io::Cursor::new(archive));
     /// let volume = Volume::builder().mkfs(mkfs.clone()).in_memory(256 << 20)?;
@@ -522,30 +522,19 @@ enum Work {
 }
 
 impl PlannedVolume {
-    /// Writes the volume to its devices. Their old contents are lost. The paths are names, or the paths of images,
-    /// which are excluded from the initial files.
+    /// Writes the volume to its devices, and reports the fill to `progress`, not to the observer of [`Mkfs::observe`].
+    /// The old contents of the devices are lost. The paths are names, or the paths of images, which are excluded from
+    /// the initial files.
     ///
     /// # Errors
     ///
     /// - the number of devices differs from the plan, or one is shorter (`InvalidInput`): nothing was written
     /// - a device fails
     /// - the initial contents cannot be read, change during the call, or do not fit (`StorageFull`)
-    /// - an observer cancels it (`Interrupted`)
+    /// - `progress` cancels it (`Interrupted`)
     ///
     /// After an error of the last three kinds, the devices contain no volume, or all of their old contents.
-    pub fn write(self, devices: &[(&Path, &dyn BlockDevice)]) -> Result<MadeVolume> {
-        match self.mkfs.progress.clone() {
-            Some(mut progress) => self.write_with(devices, &mut progress),
-            None => self.write_with(devices, &mut ()),
-        }
-    }
-
-    /// Writes the volume as [`PlannedVolume::write`], and reports the fill to `progress` instead.
-    ///
-    /// # Errors
-    ///
-    /// As [`PlannedVolume::write`].
-    pub fn write_with(
+    pub fn write(
         self,
         devices: &[(&Path, &dyn BlockDevice)],
         progress: &mut dyn Progress,
@@ -664,7 +653,7 @@ impl MadeVolume {
 /// # std::fs::write(host.path().join("file"), vec![7; 1 << 20]).expect("there is room");
 /// let device = MemDevice::new(256 << 20);
 /// let mkfs = Mkfs::new(MkfsOptions::default()).fill_from(host.path());
-/// let made = mkfs.plan(&[device.len_bytes()])?.write(&[(Path::new("image"), &device)])?;
+/// let made = mkfs.plan(&[device.len_bytes()])?.write(&[(Path::new("image"), &device)], &mut ())?;
 /// let filled = made.filled.expect("it was filled");
 /// assert_eq!((filled.files, filled.data_bytes), (1, 1 << 20));
 /// # Ok(())

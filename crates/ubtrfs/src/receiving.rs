@@ -22,14 +22,14 @@ use crate::subvolume::Subvolume;
 ///
 /// ```
 /// use std::ops::ControlFlow;
-/// use ubtrfs::{Access, Event, ReceiveOptions, Snapshot, Volume};
+/// use ubtrfs::{Access, Event, ReceiveOptions, SendOptions, Snapshot, Volume};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let volume = Volume::in_memory(256 << 20)?;
 /// let mut streams = Vec::new();
 /// for name in ["/one", "/two"] {
 ///     let snapshot = volume.root().snapshot("/", name, Access::ReadOnly)?;
-///     Snapshot::open(&snapshot)?.send(&mut streams)?;
+///     Snapshot::open(&snapshot)?.send(&SendOptions::new(), &mut streams, &mut ())?;
 /// }
 /// let backup = Volume::in_memory(256 << 20)?;
 /// // Names each subvolume when it is begun, and counts the bytes.
@@ -45,7 +45,7 @@ use crate::subvolume::Subvolume;
 ///     ControlFlow::Continue(())
 /// };
 /// let options = ReceiveOptions::new().all_streams(true);
-/// backup.root().receive_with("/", &streams[..], &options, &mut progress)?;
+/// backup.root().receive("/", &streams[..], &options, &mut progress)?;
 /// assert_eq!(begun, ["one", "two"]);
 /// assert!(received > 0);
 /// # Ok(())
@@ -100,7 +100,7 @@ impl ReceiveOptions {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::receive_with`].
+    /// As [`Subvolume::receive`].
     #[doc(hidden)]
     pub fn receive_to(
         &self,
@@ -137,19 +137,22 @@ impl ReceiveOptions {
     }
 }
 
-/// Collects the names of the subvolumes that a stream creates.
-struct Names(Vec<PathBuf>);
+/// Collects the names of the subvolumes that streams create, and passes on all events.
+struct Names<'p> {
+    progress: &'p mut dyn Progress,
+    names: Vec<PathBuf>,
+}
 
-impl Progress for Names {
+impl Progress for Names<'_> {
     fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         if let Event::Finished {
             path,
             is_complete: true,
         } = event
         {
-            self.0.push(path.to_path_buf());
+            self.names.push(path.to_path_buf());
         }
-        ControlFlow::Continue(())
+        self.progress.event(event)
     }
 }
 
@@ -157,7 +160,7 @@ impl Progress for Names {
 /// 6.14.
 ///
 /// ```
-/// use ubtrfs::{Access, Snapshot, StreamDump, Volume};
+/// use ubtrfs::{Access, SendOptions, Snapshot, StreamDump, Volume};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let volume = Volume::in_memory(256 << 20)?;
@@ -165,7 +168,7 @@ impl Progress for Names {
 /// data.create_dir("/dir")?;
 /// let snapshot = data.snapshot("/", "/kept", Access::ReadOnly)?;
 /// let mut stream = Vec::new();
-/// Snapshot::open(&snapshot)?.send(&mut stream)?;
+/// Snapshot::open(&snapshot)?.send(&SendOptions::new(), &mut stream, &mut ())?;
 ///
 /// let dump = StreamDump::open(&stream[..], |seconds| format!("@{seconds}"))?;
 /// let lines = dump.collect::<Result<Vec<_>, _>>()?;
@@ -222,8 +225,9 @@ impl<R: Read, T: Display, F: Fn(i64) -> T> Iterator for StreamDump<R, F> {
 }
 
 impl Subvolume {
-    /// Creates the subvolumes of a stream of [`Snapshot::send`](crate::Snapshot::send) or `btrfs send` in a directory.
-    /// Returns their names. A difference requires its parent snapshot, received or original, unchanged.
+    /// Creates the subvolumes of a stream of [`Snapshot::send`](crate::Snapshot::send) or `btrfs send` in a directory,
+    /// and reports to `progress`. Returns their names. A difference requires its parent snapshot, received or original,
+    /// unchanged.
     ///
     /// Nothing outside the new subvolumes is changed, even by a malicious stream. They are durable after the next
     /// [`Volume::sync`](crate::Volume::sync).
@@ -234,37 +238,27 @@ impl Subvolume {
     ///   [`Error::is_of_stream`] is true then
     /// - the parent does not exist (`NotFound`) or was changed (`PermissionDenied`)
     /// - the volume is full, or a name already exists
+    /// - `progress` cancelled it (`Interrupted`)
     ///
+    /// A failed command after which the call continues is a [`Problem`](crate::Problem).
     /// [`Error::stream_offset`] is the offset in the stream. Subvolumes before the failed one are complete. The failed
     /// one is kept as it is, and is writable: [`Error::unfinished`] has its name.
-    pub fn receive(&self, dir: impl AsRef<Path>, stream: impl Read) -> Result<Vec<PathBuf>> {
-        let mut names = Names(Vec::new());
-        self.receive_with(dir, stream, &ReceiveOptions::new(), &mut names)?;
-        Ok(names.0)
-    }
-
-    /// Creates the subvolumes of streams in a directory, with options, and reports to `progress`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subvolume::receive`]. A failed command after which the call continues is a [`Problem`](crate::Problem).
-    /// If `progress` cancels the call (`Interrupted`), [`Error::unfinished`] has the incomplete subvolume.
-    pub fn receive_with(
+    pub fn receive(
         &self,
         dir: impl AsRef<Path>,
         stream: impl Read,
         options: &ReceiveOptions,
         progress: &mut dyn Progress,
-    ) -> Result<()> {
+    ) -> Result<Vec<PathBuf>> {
         let path = dir.as_ref();
         let dir = self.resolve(path).and_then(|id| Dir::of(self, id, path));
         let dir = dir.naming("receive to", path)?;
-        dir.receive_with(stream, options, progress)
+        dir.receive(stream, options, progress)
     }
 }
 
 impl Dir {
-    /// Creates the subvolumes of streams in the directory, as [`Subvolume::receive_with`]. A caller must have the right
+    /// Creates the subvolumes of streams in the directory, as [`Subvolume::receive`]. A caller must have the right
     /// to create entries in it.
     ///
     /// For a caller that is not an administrator, parents must be subvolumes that the caller owns. Data is cloned only
@@ -275,19 +269,20 @@ impl Dir {
     /// callers that may do so.
     ///
     /// ```
-    /// use ubtrfs::{Access, Caller, ReceiveOptions, Snapshot, Volume};
+    /// use ubtrfs::{Access, Caller, ReceiveOptions, SendOptions, Snapshot, Volume};
     ///
     /// # fn main() -> Result<(), ubtrfs::Error> {
     /// let volume = Volume::in_memory(256 << 20)?;
     /// let root = volume.root();
     /// let mut stream = Vec::new();
-    /// Snapshot::open(&root.snapshot("/", "/one", Access::ReadOnly)?)?.send(&mut stream)?;
+    /// let one = Snapshot::open(&root.snapshot("/", "/one", Access::ReadOnly)?)?;
+    /// one.send(&SendOptions::new(), &mut stream, &mut ())?;
     /// root.create_dir("/home")?;
     /// root.chown("/home", Some(1000), None)?;
     /// let options = ReceiveOptions::new();
     /// let receive_for = |user| {
     ///     let home = root.open_dir("/home")?.with_caller(&Caller::new(user, user));
-    ///     home.receive_with(&stream[..], &options, &mut ())
+    ///     home.receive(&stream[..], &options, &mut ())
     /// };
     /// assert!(receive_for(2000).unwrap_err().is_refusal());
     /// receive_for(1000)?;
@@ -300,21 +295,26 @@ impl Dir {
     ///
     /// As [`Subvolume::receive`]; the caller may not create entries, or may not read a file that the stream clones
     /// from.
-    pub fn receive_with(
+    pub fn receive(
         &self,
         stream: impl Read,
         options: &ReceiveOptions,
         progress: &mut dyn Progress,
-    ) -> Result<()> {
-        self.receive_watched(stream, options, progress, None)
+    ) -> Result<Vec<PathBuf>> {
+        let mut names = Names {
+            progress,
+            names: Vec::new(),
+        };
+        self.receive_watched(stream, options, &mut names, None)?;
+        Ok(names.names)
     }
 
-    /// Receives as [`Dir::receive_with`], and reports changes to the watcher. The server of a mount uses a watcher for
+    /// Receives as [`Dir::receive`], and reports changes to the watcher. The server of a mount uses a watcher for
     /// the kernel's caches, which know inodes by the handles of the engine below.
     ///
     /// # Errors
     ///
-    /// As [`Dir::receive_with`].
+    /// As [`Dir::receive`].
     #[doc(hidden)]
     pub fn receive_watched(
         &self,

@@ -120,7 +120,7 @@ pub use ubtrfs_mkfs::Warning as MkfsWarning;
 ///     .growth(Growth::IfNeeded);
 /// let least = mkfs.geometry(1)?.min_device_bytes();
 /// let device = FileDevice::create_new(&path, least)?;
-/// let made = mkfs.plan(&[least])?.write(&[(&path, &device)])?;
+/// let made = mkfs.plan(&[least])?.write(&[(&path, &device)], &mut ())?;
 /// assert!(made.total_bytes > 120 << 20);
 /// # Ok(())
 /// # }
@@ -140,7 +140,7 @@ pub use ubtrfs_mkfs::LeftOutAcls;
 /// let data = volume.root().snapshot("/", "/data", Access::ReadOnly)?;
 /// let mut stream = Vec::new();
 /// let options = SendOptions::new().version(StreamVersion::V2);
-/// Snapshot::open(&data)?.send_with(&options, &mut stream, &mut ())?;
+/// Snapshot::open(&data)?.send(&options, &mut stream, &mut ())?;
 /// assert_eq!(stream[..17], *b"btrfs-stream\0\x02\0\0\0");
 /// # Ok(())
 /// # }
@@ -360,7 +360,7 @@ pub use ubtrfs_device::progress::Progress;
 /// root.write("/dir/kept", b"content")?;
 /// root.set_flags("/dir/kept", FileFlags { immutable: true, ..FileFlags::default() })?;
 /// let mut lines = Vec::new();
-/// root.remove_tree_with("/dir", &RemoveOptions::new(), &mut |event: &Event<'_>| {
+/// root.remove_tree("/dir", &RemoveOptions::new(), &mut |event: &Event<'_>| {
 ///     match event {
 ///         Event::Removed { path, .. } => lines.push(format!("removed {}", path.display())),
 ///         Event::Problem(problem) => lines.push(format!("kept {}", problem.path.display())),

@@ -24,7 +24,7 @@ use crate::transfer::walk::{Entry, Refused};
 #[cfg(test)]
 mod tests;
 
-/// Options for [`Subvolume::remove_tree_with`].
+/// Options for [`Subvolume::remove_tree`].
 ///
 /// ```
 /// use ubtrfs::{Problems, RemoveOptions, Volume};
@@ -36,9 +36,9 @@ mod tests;
 /// root.create_subvolume("/dir/sub")?.write("/file", b"content")?;
 /// let options = RemoveOptions::new();
 /// let mut kept = Problems::default();
-/// root.remove_tree_with("/dir", &options, &mut kept)?;
+/// root.remove_tree("/dir", &options, &mut kept)?;
 /// assert_eq!(kept.count(), 2, "the subvolume, and its parent that is not empty");
-/// root.remove_tree_with("/dir", &options.enter_subvolumes(true), &mut ())?;
+/// root.remove_tree("/dir", &options.enter_subvolumes(true), &mut ())?;
 /// assert!(!root.exists("/dir")?);
 /// # Ok(())
 /// # }
@@ -79,26 +79,9 @@ impl Subvolume {
     /// It is or contains a subvolume (`CrossesDevices`). Nothing is removed then. A file that cannot be
     /// removed, such as an immutable one, ends the removal half-way.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.remove_dir_all_with(path, &mut ())
-    }
-
-    /// Removes a directory as [`Subvolume::remove_dir_all`], and reports each removed file to `progress`. The first
-    /// failure ends the removal, which returns it: there is no [`Event::Problem`](crate::Event::Problem).
-    ///
-    /// # Errors
-    ///
-    /// - the errors of [`Subvolume::remove_dir_all`]
-    /// - `progress` cancelled it (`Interrupted`)
-    ///
-    /// Files that were already removed stay removed.
-    pub fn remove_dir_all_with(
-        &self,
-        path: impl AsRef<Path>,
-        progress: &mut dyn Progress,
-    ) -> Result<()> {
         let _entered = self.engine.enter();
         let path = path.as_ref();
-        let removed = self.remove_tree(path, progress);
+        let removed = self.remove_dir_tree(path);
         removed.naming("remove directory", path)
     }
 
@@ -114,7 +97,7 @@ impl Subvolume {
     /// - `progress` cancelled it (`Interrupted`)
     ///
     /// Files that were already removed stay removed.
-    pub fn remove_tree_with(
+    pub fn remove_tree(
         &self,
         path: impl AsRef<Path>,
         options: &RemoveOptions,
@@ -145,14 +128,14 @@ impl Subvolume {
         }
     }
 
-    fn remove_tree(&self, path: &Path, progress: &mut dyn Progress) -> Caused<()> {
+    fn remove_dir_tree(&self, path: &Path) -> Caused<()> {
         let (end, name) = self.dir_to_remove(path)?;
         let id = end.id.ok_or(EngineError::NotFound)?;
         match self.engine.attr(id)?.kind {
             FileKind::Directory => {}
             FileKind::Symlink if !end.has_slash => {
                 self.engine.unlink(end.dir, &name)?;
-                return removed(progress, path, FileKind::Symlink);
+                return Ok(());
             }
             FileKind::Symlink => {
                 // A trailing slash requires the directory at the target of the link, which this path may not remove.
@@ -170,11 +153,11 @@ impl Subvolume {
             let fail = |_: &mut Watch<'_>, path: &[u8], problem: RemovalProblem<'_>| {
                 first_failure(engine, path, problem)
             };
-            let mut removal = Removal::new(engine, Subvolumes::Refuse, progress, &fail);
+            let mut unobserved = ();
+            let mut removal = Removal::new(engine, Subvolumes::Refuse, &mut unobserved, &fail);
             removal.contents(id, path.as_os_str().as_bytes())?;
         }
-        self.engine.rmdir(end.dir, &name)?;
-        removed(progress, path, FileKind::Directory)
+        Ok(self.engine.rmdir(end.dir, &name)?)
     }
 }
 
@@ -200,12 +183,6 @@ fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Caused<()> {
         }
     }
     Ok(())
-}
-
-/// Reports the removed top of a tree.
-fn removed(progress: &mut dyn Progress, path: &Path, kind: FileKind) -> Caused<()> {
-    let path = path.as_os_str().as_bytes();
-    Ok(Watch::new(progress).removed(path, kind)?)
 }
 
 /// Reports a file that could not be removed, unless all others would fail for the same reason.

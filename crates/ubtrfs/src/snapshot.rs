@@ -7,7 +7,7 @@ use ubtrfs_device::progress::{Cancelled, Progress, Watch};
 use ubtrfs_fs::Snapshot as HeldSnapshot;
 use ubtrfs_stream::{
     Command, SendError, SendOptions as StreamOptions, Sender, StreamVersion, StreamWriter,
-    WriteError, write_behind,
+    WriteError,
 };
 
 use crate::changes::Changes;
@@ -22,7 +22,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// [`Subvolume`].
 ///
 /// ```
-/// use ubtrfs::{Access, SendOptions, Snapshot, Volume};
+/// use ubtrfs::{Access, ReceiveOptions, SendOptions, Snapshot, Volume};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let volume = Volume::in_memory(256 << 20)?;
@@ -33,12 +33,12 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// let second = Snapshot::open(&volume.root().snapshot("/data", "/second", Access::ReadOnly)?)?;
 ///
 /// let (mut whole, mut difference) = (Vec::new(), Vec::new());
-/// first.send(&mut whole)?;
-/// second.send_with(&SendOptions::new().parent(&first), &mut difference, &mut ())?;
+/// first.send(&SendOptions::new(), &mut whole, &mut ())?;
+/// second.send(&SendOptions::new().parent(&first), &mut difference, &mut ())?;
 ///
 /// let backup = Volume::in_memory(256 << 20)?;
-/// backup.root().receive("/", &whole[..])?;
-/// backup.root().receive("/", &difference[..])?;
+/// backup.root().receive("/", &whole[..], &ReceiveOptions::new(), &mut ())?;
+/// backup.root().receive("/", &difference[..], &ReceiveOptions::new(), &mut ())?;
 /// assert_eq!(backup.root().read("/first/file")?, b"first");
 /// assert_eq!(backup.root().read("/second/file")?, b"second");
 /// # Ok(())
@@ -89,25 +89,17 @@ impl Snapshot {
         snapshot.naming_alone("hold a snapshot")
     }
 
-    /// Writes the subvolume as a stream for `btrfs receive` or [`Subvolume::receive`].
+    /// Writes the subvolume as a stream for `btrfs receive` or [`Subvolume::receive`], and reports each written part to
+    /// `progress`. An error of `out` ends it early. Any kind of error does, except `Interrupted`, after which the write
+    /// is repeated.
     ///
     /// # Errors
     ///
-    /// `out` fails, or the subvolume is damaged.
-    pub fn send(&self, out: impl Write) -> Result<()> {
-        self.send_with(&SendOptions::new(), out, &mut ())
-    }
-
-    /// Writes the subvolume as a stream, with options, and reports each written part to `progress`. An error of `out`
-    /// ends it early. Any kind of error does, except `Interrupted`, after which the write is repeated.
-    ///
-    /// # Errors
-    ///
-    /// - the errors of [`Snapshot::send`]; if `out` fails, [`Error::is_of_stream`](crate::Error::is_of_stream) is true
+    /// - `out` fails ([`Error::is_of_stream`](crate::Error::is_of_stream)), or the subvolume is damaged
     /// - the parent or a clone source belongs to another volume (`CrossesDevices`)
     /// - compressed data in a stream of version 1 (`InvalidInput`)
     /// - `progress` cancelled it (`Interrupted`)
-    pub fn send_with(
+    pub fn send(
         &self,
         options: &SendOptions<'_>,
         out: impl Write,
@@ -124,36 +116,6 @@ impl Snapshot {
         } else {
             sent.map_err(Cause::from)
         };
-        sent.naming_alone("send a snapshot")
-    }
-
-    /// Writes the stream on a second thread while this one reads the volume. This is faster if both take time.
-    ///
-    /// ```
-    /// use ubtrfs::{Access, SendOptions, Snapshot, Volume};
-    ///
-    /// # fn main() -> Result<(), ubtrfs::Error> {
-    /// let volume = Volume::in_memory(256 << 20)?;
-    /// let data = volume.root().snapshot("/", "/data", Access::ReadOnly)?;
-    /// let data = Snapshot::open(&data)?;
-    /// let (mut stream, mut alike) = (Vec::new(), Vec::new());
-    /// data.send_behind(&SendOptions::new(), &mut stream)?;
-    /// data.send(&mut alike)?;
-    /// assert_eq!(stream, alike);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Snapshot::send_with`].
-    pub fn send_behind(
-        &self,
-        options: &SendOptions<'_>,
-        out: &mut (dyn Write + Send),
-    ) -> Result<()> {
-        let (sent, written) = write_behind(out, |behind| self.write_stream(options, behind));
-        let sent = sent.and_then(|()| Ok(written.map_err(WriteError::from)?));
         sent.naming_alone("send a snapshot")
     }
 
@@ -279,7 +241,7 @@ impl<'a> SendOptions<'a> {
     /// Writes no header. For all but the first of several subvolumes in one stream.
     ///
     /// ```
-    /// use ubtrfs::{Access, SendOptions, Snapshot, Volume};
+    /// use ubtrfs::{Access, ReceiveOptions, SendOptions, Snapshot, Volume};
     ///
     /// # fn main() -> Result<(), ubtrfs::Error> {
     /// let volume = Volume::in_memory(256 << 20)?;
@@ -287,11 +249,11 @@ impl<'a> SendOptions<'a> {
     /// let one = Snapshot::open(&volume.root().snapshot("/data", "/one", Access::ReadOnly)?)?;
     /// let two = Snapshot::open(&volume.root().snapshot("/data", "/two", Access::ReadOnly)?)?;
     /// let mut stream = Vec::new();
-    /// one.send_with(&SendOptions::new().omit_end(true), &mut stream, &mut ())?;
-    /// two.send_with(&SendOptions::new().omit_header(true), &mut stream, &mut ())?;
+    /// one.send(&SendOptions::new().omit_end(true), &mut stream, &mut ())?;
+    /// two.send(&SendOptions::new().omit_header(true), &mut stream, &mut ())?;
     ///
     /// let backup = Volume::in_memory(256 << 20)?;
-    /// let names = backup.root().receive("/", &stream[..])?;
+    /// let names = backup.root().receive("/", &stream[..], &ReceiveOptions::new(), &mut ())?;
     /// assert_eq!(names, ["one", "two"].map(std::path::PathBuf::from));
     /// # Ok(())
     /// # }

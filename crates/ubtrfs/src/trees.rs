@@ -25,24 +25,24 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The problems of an operation on a tree, which continues after files that fail.
 ///
 /// ```
-/// use ubtrfs::Volume;
+/// use ubtrfs::{CopyOptions, Problems, Volume};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// # let host = tempfile::tempdir().expect("there is room");
 /// # std::fs::write(host.path().join("notes"), "first").expect("there is room");
 /// let volume = Volume::in_memory(256 << 20)?;
-/// let problems = volume.root().copy_from_host(host.path(), "/home")?;
+/// let mut problems = Problems::default();
+/// volume.root().copy_from_host(host.path(), "/home", &CopyOptions::new(), &mut problems)?;
 /// assert!(problems.is_empty(), "{problems:?}");
 /// assert_eq!(volume.root().read("/home/notes")?, b"first");
 ///
 /// let mut archive = Vec::new();
-/// volume.root().export_tar("/home", &mut archive)?;
+/// volume.root().export_tar("/home", &mut archive, &mut problems)?;
 /// assert!(archive.len() > 512);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-#[must_use = "some files may not have been transferred"]
 pub struct Problems {
     listed: Vec<Problem>,
     count: u64,
@@ -78,7 +78,7 @@ impl Progress for Problems {
     }
 }
 
-/// Options for [`Subvolume::import_tar_with`].
+/// Options for [`Subvolume::import_tar`].
 ///
 /// ```
 /// use ubtrfs::{ImportOptions, Problems, Volume};
@@ -88,11 +88,11 @@ impl Progress for Problems {
 /// volume.root().write("/file", b"content")?;
 /// let mut problems = Problems::default();
 /// let mut archive = Vec::new();
-/// volume.root().export_tar_with("/file", &mut archive, &mut problems)?;
+/// volume.root().export_tar("/file", &mut archive, &mut problems)?;
 ///
 /// let options = ImportOptions::new().umask(0o022).shown_as("backup");
 /// let backup = Volume::in_memory(256 << 20)?;
-/// backup.root().import_tar_with(&archive[..], "/", &options, &mut problems)?;
+/// backup.root().import_tar(&archive[..], "/", &options, &mut problems)?;
 /// assert_eq!(backup.root().read("/file")?, b"content");
 /// assert!(problems.is_empty());
 /// # Ok(())
@@ -131,21 +131,13 @@ impl Subvolume {
     /// Writes a file, or a directory with all its contents, as a tar archive: POSIX pax, with extended attributes,
     /// ACLs, times in nanoseconds and holes. Names begin with the last component of the path, or with ".".
     ///
-    /// # Errors
-    ///
-    /// `out` fails, or `path` does not exist.
-    pub fn export_tar(&self, path: impl AsRef<Path>, out: impl Write) -> Result<Problems> {
-        let mut problems = Problems::default();
-        self.export_tar_with(path, out, &mut problems)?;
-        Ok(problems)
-    }
-
-    /// Writes a tar archive as [`Subvolume::export_tar`], and reports to `progress`.
+    /// A file that cannot be archived is a [`Problem`] for `progress`, and the archive continues.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::export_tar`]. If `out` fails, [`Error::is_of_stream`](crate::Error::is_of_stream) is true.
-    pub fn export_tar_with(
+    /// - `out` fails ([`Error::is_of_stream`](crate::Error::is_of_stream)), or `path` does not exist
+    /// - `progress` cancelled it (`Interrupted`)
+    pub fn export_tar(
         &self,
         path: impl AsRef<Path>,
         out: impl Write,
@@ -173,22 +165,16 @@ impl Subvolume {
     /// Owners by id, modes, times, extended attributes, ACLs, hard links, devices and holes are preserved. Existing
     /// files are replaced. Nothing outside the directory is touched, even by a malicious archive.
     ///
-    /// # Errors
-    ///
-    /// The archive cannot be read further (`InvalidData`, `UnexpectedEof`), the volume is full, or `dir` is not a
-    /// directory. Files that were already unpacked are kept.
-    pub fn import_tar(&self, archive: impl Read, dir: impl AsRef<Path>) -> Result<Problems> {
-        let mut problems = Problems::default();
-        self.import_tar_with(archive, dir, &ImportOptions::new(), &mut problems)?;
-        Ok(problems)
-    }
-
-    /// Unpacks a tar archive as [`Subvolume::import_tar`], with options, and reports to `progress`.
+    /// A file that cannot be unpacked is a [`Problem`] for `progress`, and the unpacking continues.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::import_tar`].
-    pub fn import_tar_with(
+    /// - the archive cannot be read further (`InvalidData`, `UnexpectedEof`)
+    /// - the volume is full, or `dir` is not a directory
+    /// - `progress` cancelled it (`Interrupted`)
+    ///
+    /// Files that were already unpacked are kept.
+    pub fn import_tar(
         &self,
         archive: impl Read,
         dir: impl AsRef<Path>,

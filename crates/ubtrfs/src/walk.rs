@@ -21,7 +21,7 @@ use crate::transfer::walk::{Entry, Filter, Order, Refused, Step, WalkOn};
 ///
 /// ```
 /// use std::path::Path;
-/// use ubtrfs::Volume;
+/// use ubtrfs::{Volume, WalkOptions};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let volume = Volume::in_memory(256 << 20)?;
@@ -29,7 +29,7 @@ use crate::transfer::walk::{Entry, Filter, Order, Refused, Step, WalkOn};
 /// root.create_dir_all("/data/old/older")?;
 /// root.write("/data/file", b"content")?;
 /// let mut found = Vec::new();
-/// let mut walk = root.walk("/data")?;
+/// let mut walk = root.walk("/data", &WalkOptions::new())?;
 /// while let Some(entry) = walk.next() {
 ///     let entry = entry?;
 ///     if entry.file_name() == "old" {
@@ -137,7 +137,7 @@ impl Iterator for Walk {
     }
 }
 
-/// Options for [`Subvolume::walk_with`] and [`Subvolume::walk_dirs`].
+/// Options for [`Subvolume::walk`] and [`Subvolume::walk_dirs`].
 ///
 /// ```
 /// use std::path::Path;
@@ -154,7 +154,7 @@ impl Iterator for Walk {
 ///     .sort_by_name(true)
 ///     .skip_hidden(true)
 ///     .only_directories(true);
-/// let walk = root.walk_with("/data", &options)?;
+/// let walk = root.walk("/data", &options)?;
 /// let found = walk.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, ubtrfs::Error>>()?;
 /// assert_eq!(found, ["/data/a", "/data/a/below", "/data/b"].map(Path::new));
 /// # Ok(())
@@ -211,21 +211,12 @@ impl WalkOptions {
 }
 
 impl Subvolume {
-    /// Walks all files below a directory, with the entries of each directory in the order of their creation.
+    /// Walks the files below a directory.
     ///
     /// # Errors
     ///
     /// It is not a directory, does not exist, or cannot be read.
-    pub fn walk(&self, path: impl AsRef<Path>) -> Result<Walk> {
-        self.walk_with(path, &WalkOptions::new())
-    }
-
-    /// Walks the files below a directory, with options.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subvolume::walk`].
-    pub fn walk_with(&self, path: impl AsRef<Path>, options: &WalkOptions) -> Result<Walk> {
+    pub fn walk(&self, path: impl AsRef<Path>, options: &WalkOptions) -> Result<Walk> {
         let path = path.as_ref();
         let dir = if options.no_follow {
             self.resolve_link(path)

@@ -174,9 +174,12 @@ fn received_subvolume_forgets_its_origin() {
     let sent = data.snapshot("/", "/sent", Access::ReadOnly).unwrap();
     let mut stream = Vec::new();
     let snapshot = ubtrfs::Snapshot::open(&sent).unwrap();
-    snapshot.send(&mut stream).unwrap();
+    snapshot
+        .send(&SendOptions::new(), &mut stream, &mut ())
+        .unwrap();
     root.create_dir("/backup").unwrap();
-    root.receive("/backup", &stream[..]).unwrap();
+    root.receive("/backup", &stream[..], &ReceiveOptions::new(), &mut ())
+        .unwrap();
     let received = root.subvolume("/backup/sent").unwrap();
     assert!(received.info().unwrap().received_uuid.is_some());
     let dir = received.open_dir("/").unwrap();
@@ -216,7 +219,7 @@ fn private_parent() -> (Volume, Vec<u8>) {
     let two = Snapshot::open(&two.unwrap()).unwrap();
     let mut difference = Vec::new();
     let options = SendOptions::new().parent(&one);
-    two.send_with(&options, &mut difference, &mut ()).unwrap();
+    two.send(&options, &mut difference, &mut ()).unwrap();
     root.create_dir("/in").unwrap();
     let permissions = Permissions::from_mode(0o777);
     root.set_permissions("/in", permissions).unwrap();
@@ -234,11 +237,11 @@ fn receive_with(
     options: &ReceiveOptions,
 ) -> Result<()> {
     let dir = volume.root().open_dir("/in").unwrap().with_caller(caller);
-    let received = dir.receive_with(stream, options, &mut ());
+    let received = dir.receive(stream, options, &mut ());
     if volume.root().exists("/in/two").unwrap() {
         volume.root().delete_subvolume("/in/two").unwrap();
     }
-    received
+    received.map(drop)
 }
 
 fn set_mode(volume: &Volume, path: &str, mode: u32) {
@@ -285,10 +288,9 @@ fn parent_outside_the_opened_subvolume_is_not_there() {
     let dir = inner.open_dir("/").unwrap();
     let options = ReceiveOptions::new();
     let owned = dir.clone().with_caller(&user(OWNER));
-    let outside = owned.receive_with(&difference[..], &options, &mut ());
+    let outside = owned.receive(&difference[..], &options, &mut ());
     assert_eq!(outside.unwrap_err().kind(), ErrorKind::NotFound);
-    dir.receive_with(&difference[..], &options, &mut ())
-        .unwrap();
+    dir.receive(&difference[..], &options, &mut ()).unwrap();
 }
 
 #[test]
@@ -311,7 +313,7 @@ fn streams_copy_from_files_that_the_caller_could_open() {
     // It is not incremental, but it clones data of the other.
     let mut copy = Vec::new();
     let options = SendOptions::new().clone_source(&one);
-    two.send_with(&options, &mut copy, &mut ()).unwrap();
+    two.send(&options, &mut copy, &mut ()).unwrap();
     assert!(copy.len() < 32 << 10, "the file is no clone");
     drop((one, two));
     let stranger = user(STRANGER);

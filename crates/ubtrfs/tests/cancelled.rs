@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use ubtrfs::{
-    Access, Checker, CopyOptions, Error, Event, ImportOptions, Progress, ReceiveOptions,
-    RemoveOptions, Snapshot, Subvolume, Volume,
+    Access, Checker, CopyOptions, Error, Event, ImportOptions, Problems, Progress, ReceiveOptions,
+    RemoveOptions, SendOptions, Snapshot, Subvolume, Volume,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -71,25 +71,25 @@ fn copy_is_cancelled_between_files_and_within_one() {
     // The directory and the file, then three parts of its data.
     let mut cancels = Cancels::after(4);
     let to = other.root();
-    let copied = root.copy_tree_to("/tree", to, "/copy", &options, &mut cancels);
+    let copied = root.copy_tree("/tree", to, "/copy", &options, &mut cancels);
     assert_cancelled(&copied.unwrap_err());
     assert_eq!(len(to, "/copy/large"), Some(3 << 20));
     assert_eq!(len(to, "/copy/second"), None);
 
     // Shared data is not reported in parts.
     let mut cancels = Cancels::after(3);
-    let copied = root.copy_tree_with("/tree", "/copy", &options, &mut cancels);
+    let copied = root.copy_tree("/tree", root, "/copy", &options, &mut cancels);
     assert_cancelled(&copied.unwrap_err());
     assert_eq!(len(root, "/copy/large"), Some(FILE_BYTES as u64));
     assert_eq!(len(root, "/copy/second"), Some(0));
     assert_eq!(len(root, "/copy/third"), None);
 
     let copy = host.path().join("copy");
-    let copied = root.copy_to_host_with("/tree", &copy, &options, &mut Cancels::after(3));
+    let copied = root.copy_to_host("/tree", &copy, &options, &mut Cancels::after(3));
     assert_cancelled(&copied.unwrap_err());
     assert_eq!(copy.join("large").metadata().unwrap().len(), 2 << 20);
 
-    let copied = to.copy_from_host_with(&copy, "/back", &options, &mut Cancels::after(0));
+    let copied = to.copy_from_host(&copy, "/back", &options, &mut Cancels::after(0));
     assert_cancelled(&copied.unwrap_err());
     assert!(!to.exists("/back").unwrap());
 }
@@ -100,20 +100,21 @@ fn archive_is_cancelled_between_files_and_within_one() {
     let root = volume.root();
     fill(root);
     let mut cut = Vec::new();
-    let written = root.export_tar_with("/tree", &mut cut, &mut Cancels::after(4));
+    let written = root.export_tar("/tree", &mut cut, &mut Cancels::after(4));
     assert_cancelled(&written.unwrap_err());
     assert!((3 << 20..4 << 20).contains(&cut.len()), "{}", cut.len());
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("archive.tar");
     let archive = std::fs::File::create(&path).unwrap();
-    let whole = root.export_tar("/tree", archive).unwrap();
-    assert!(whole.is_empty());
+    let mut problems = Problems::default();
+    root.export_tar("/tree", archive, &mut problems).unwrap();
+    assert!(problems.is_empty());
     root.create_dir("/unpacked").unwrap();
     let archive = std::fs::File::open(&path).unwrap();
     let options = ImportOptions::new();
     let mut cancels = Cancels::after(3);
-    let unpacked = root.import_tar_with(archive, "/unpacked", &options, &mut cancels);
+    let unpacked = root.import_tar(archive, "/unpacked", &options, &mut cancels);
     assert_cancelled(&unpacked.unwrap_err());
     assert_eq!(len(root, "/unpacked/tree/large"), Some(2 << 20));
     assert_eq!(len(root, "/unpacked/tree/second"), None);
@@ -124,16 +125,11 @@ fn removal_is_cancelled_between_files() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     let root = volume.root();
     fill(root);
-    let removed = root.remove_tree_with("/tree", &RemoveOptions::new(), &mut Cancels::after(0));
+    let removed = root.remove_tree("/tree", &RemoveOptions::new(), &mut Cancels::after(0));
     assert_cancelled(&removed.unwrap_err());
     assert_eq!(len(root, "/tree/large"), None);
     assert_eq!(len(root, "/tree/second"), Some(0));
-    // The removal that ends at the first failure.
-    let removed = root.remove_dir_all_with("/tree", &mut Cancels::after(0));
-    assert_cancelled(&removed.unwrap_err());
-    assert_eq!(len(root, "/tree/second"), None);
-    assert_eq!(len(root, "/tree/third"), Some(0));
-    root.remove_dir_all_with("/tree", &mut Cancels::after(2))
+    root.remove_tree("/tree", &RemoveOptions::new(), &mut ())
         .unwrap();
     assert!(!root.exists("/tree").unwrap());
 }
@@ -146,14 +142,16 @@ fn receive_is_cancelled_between_commands_and_names_what_is_unfinished() {
     let sent = volume.root().snapshot("/data", "/sent", Access::ReadOnly);
     let mut stream = Vec::new();
     let snapshot = Snapshot::open(&sent.unwrap()).unwrap();
-    snapshot.send(&mut stream).unwrap();
+    snapshot
+        .send(&SendOptions::new(), &mut stream, &mut ())
+        .unwrap();
 
     let backup = Volume::in_memory(VOLUME_BYTES).unwrap();
     let options = ReceiveOptions::new();
     let mut cancels = Cancels::after(3);
     let received = backup
         .root()
-        .receive_with("/", &stream[..], &options, &mut cancels);
+        .receive("/", &stream[..], &options, &mut cancels);
     let error = received.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
     assert_eq!(error.unfinished(), Some(Path::new("sent")));

@@ -337,7 +337,7 @@ fn trim_calls_the_program_while_others_change_and_group() {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut calls = 0;
-        let trimmed = trimming.trim_with(&TrimOptions::new(), &mut |_: &Event<'_>| {
+        let trimmed = trimming.trim(&TrimOptions::new(), &mut |_: &Event<'_>| {
             let write = |name: &str| trimming.root().write(format!("/{name}-{calls}"), name);
             thread::scope(|scope| {
                 scope.spawn(|| trimming.group(|| write("group")).unwrap());

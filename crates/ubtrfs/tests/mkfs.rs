@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ubtrfs::{
     Access, BlockDevice, Checker, DeviceAccess, FileDevice, Growth, MadeVolume, MemDevice, Mkfs,
-    MkfsOptions, Profile, Uuid, Volume,
+    MkfsOptions, Problems, Profile, Uuid, Volume,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -22,7 +22,7 @@ fn made_on(mkfs: &Mkfs, devices: usize) -> (MadeVolume, Volume) {
         .map(|device| (Path::new("memory"), &**device))
         .collect();
     let sizes = vec![VOLUME_BYTES; devices.len()];
-    let made = mkfs.plan(&sizes).unwrap().write(&named).unwrap();
+    let made = mkfs.plan(&sizes).unwrap().write(&named, &mut ()).unwrap();
     let named = || {
         devices
             .iter()
@@ -79,7 +79,7 @@ fn volume_is_written_to_as_many_devices_as_were_planned() {
                 .map(|device| (Path::new("memory"), device as &dyn BlockDevice))
                 .collect();
             let planned = mkfs.plan(&vec![VOLUME_BYTES; planned]).unwrap();
-            let refused = planned.write(&named).unwrap_err();
+            let refused = planned.write(&named, &mut ()).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
             let mut superblock = [0; 4096];
             devices[0].read_at(&mut superblock, 64 << 10).unwrap();
@@ -118,7 +118,11 @@ fn the_same_archive_makes_the_same_volume_at_a_given_time() {
     let source = Volume::in_memory(VOLUME_BYTES).unwrap();
     source.root().write("/file", b"content").unwrap();
     let mut archive = tempfile::tempfile().unwrap();
-    let problems = source.root().export_tar("/", &archive).unwrap();
+    let mut problems = Problems::default();
+    source
+        .root()
+        .export_tar("/", &archive, &mut problems)
+        .unwrap();
     assert!(problems.is_empty(), "{problems:?}");
     let present = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     let mut make = || {
@@ -144,7 +148,7 @@ fn image_grows_for_its_files_and_is_cut_behind_them() {
         let least = mkfs.geometry(1).unwrap().min_device_bytes();
         let device = FileDevice::create_new(&path, least).unwrap();
         let planned = mkfs.plan(&[least]).unwrap();
-        let made = planned.write(&[(&path, &device)]).unwrap();
+        let made = planned.write(&[(&path, &device)], &mut ()).unwrap();
         drop(device);
         assert!(Checker::new().check(&path).unwrap().is_clean());
         let device = FileDevice::open(&path, DeviceAccess::Read).unwrap();

@@ -45,6 +45,13 @@ impl Progress for Removals {
     }
 }
 
+/// Runs a transfer, and returns its problems.
+fn transfer(run: impl FnOnce(&mut Problems) -> ubtrfs::Result<()>) -> ubtrfs::Result<Problems> {
+    let mut problems = Problems::default();
+    run(&mut problems)?;
+    Ok(problems)
+}
+
 #[test]
 fn removal_goes_past_failures_and_tells_them() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
@@ -64,7 +71,7 @@ fn removal_goes_past_failures_and_tells_them() {
             ends_at,
             ..Removals::default()
         };
-        let ended = root.remove_tree_with(path, &options, &mut removals);
+        let ended = root.remove_tree(path, &options, &mut removals);
         (ended.map_err(|error| error.kind()), removals.lines)
     };
     let options = RemoveOptions::new();
@@ -114,7 +121,7 @@ fn removal_ends_where_all_would_fail() {
     data.set_read_only(true).unwrap();
     let mut removals = Removals::default();
     let options = RemoveOptions::new();
-    let removed = data.remove_tree_with("/dir", &options, &mut removals);
+    let removed = data.remove_tree("/dir", &options, &mut removals);
     // This subvolume is the only one that cannot be changed.
     removed.unwrap();
     assert_eq!(removals.lines.len(), 3, "{:?}", removals.lines);
@@ -122,7 +129,7 @@ fn removal_ends_where_all_would_fail() {
     data.set_read_only(false).unwrap();
     volume.close().unwrap();
     let mut removals = Removals::default();
-    let ended = data.remove_tree_with("/dir", &options, &mut removals);
+    let ended = data.remove_tree("/dir", &options, &mut removals);
     assert!(ended.unwrap_err().is_of_volume());
     assert!(removals.lines.is_empty(), "{:?}", removals.lines);
 }
@@ -157,12 +164,24 @@ fn error_that_ends_a_copy_has_its_reason() {
     std::fs::write(&file, "content").unwrap();
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     let root = volume.root().clone();
-    assert!(root.copy_from_host(&file, "/file").unwrap().is_empty());
+    assert!(
+        transfer(|problems| root.copy_from_host(&file, "/file", &CopyOptions::new(), problems))
+            .unwrap()
+            .is_empty()
+    );
     let mut archive = Vec::new();
-    assert!(root.export_tar("/file", &mut archive).unwrap().is_empty());
+    assert!(
+        transfer(|problems| root.export_tar("/file", &mut archive, problems))
+            .unwrap()
+            .is_empty()
+    );
     volume.close().unwrap();
-    let copied = root.copy_from_host(&file, "/new").unwrap_err();
-    let unpacked = root.import_tar(&archive[..], "/").unwrap_err();
+    let copied =
+        transfer(|problems| root.copy_from_host(&file, "/new", &CopyOptions::new(), problems))
+            .unwrap_err();
+    let unpacked =
+        transfer(|problems| root.import_tar(&archive[..], "/", &ImportOptions::new(), problems))
+            .unwrap_err();
     for error in [copied, unpacked] {
         let text = error.to_string();
         assert!(text.ends_with("': the volume is closed"), "{text}");
@@ -210,7 +229,7 @@ fn copy_does_as_the_options_say() {
     fill(root);
     let mut met = Met::default();
     let as_others = CopyOptions::new().preserve(false).umask(0o022);
-    let copied = root.copy_tree_with("/tree/file", "/plain", &as_others, &mut met);
+    let copied = root.copy_tree("/tree/file", root, "/plain", &as_others, &mut met);
     copied.unwrap();
     let plain = root.metadata("/plain").unwrap();
     assert_eq!((plain.mode() & 0o7777, plain.uid()), (0o644, 0));
@@ -219,12 +238,12 @@ fn copy_does_as_the_options_say() {
     // An existing file is overwritten and keeps its owner, or it is replaced.
     root.lchown("/plain", Some(9), None).unwrap();
     let apart = as_others.clone().reflink(Reflink::Never).follow(true);
-    let copied = root.copy_tree_with("/tree/link", "/plain", &apart, &mut met);
+    let copied = root.copy_tree("/tree/link", root, "/plain", &apart, &mut met);
     copied.unwrap();
     assert_eq!(root.metadata("/plain").unwrap().uid(), 9);
     assert_eq!(met.bytes, 100_000);
     let kept = CopyOptions::new();
-    let copied = root.copy_tree_with("/tree/file", "/plain", &kept, &mut met);
+    let copied = root.copy_tree("/tree/file", root, "/plain", &kept, &mut met);
     copied.unwrap();
     assert_eq!(root.metadata("/plain").unwrap().uid(), 7);
 
@@ -232,7 +251,7 @@ fn copy_does_as_the_options_say() {
     root.create_dir_all("/into/file").unwrap();
     let mut met = Met::default();
     let contents = CopyOptions::new().follow(true).contents(true);
-    let copied = root.copy_tree_with("/link", "/into", &contents, &mut met);
+    let copied = root.copy_tree("/link", root, "/into", &contents, &mut met);
     copied.unwrap();
     assert_eq!(
         met.begun,
@@ -243,14 +262,14 @@ fn copy_does_as_the_options_say() {
     assert!(root.metadata("/into/dir").unwrap().is_dir());
 
     for (from, to) in [("/tree", "/tree/dir"), ("/", "/into"), ("/tree", "/tree")] {
-        let refused = root.copy_tree_with(from, to, &contents, &mut met);
+        let refused = root.copy_tree(from, root, to, &contents, &mut met);
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{from}");
         let reason = refused.reason().to_string();
         assert!(reason.contains("into itself"), "{reason}");
     }
     for (from, to) in [("/plain", "/into"), ("/tree", "/plain")] {
-        let refused = root.copy_tree_with(from, to, &contents, &mut met);
+        let refused = root.copy_tree(from, root, to, &contents, &mut met);
         assert_eq!(
             refused.unwrap_err().kind(),
             ErrorKind::NotADirectory,
@@ -268,7 +287,7 @@ fn copy_goes_to_another_volume_and_names_what_finds_no_space() {
     let mut met = Met::default();
     let options = CopyOptions::new();
     let copy = |to: &str, options: &CopyOptions, met: &mut Met| {
-        volume.root().copy_tree_to("/tree", &sub, to, options, met)
+        volume.root().copy_tree("/tree", &sub, to, options, met)
     };
     copy("/copy", &options, &mut met).unwrap();
     assert_eq!(met.bytes, 100_000);
@@ -304,33 +323,33 @@ fn copies_go_to_and_from_the_host_as_the_options_say() {
     let options = CopyOptions::new().preserve(false);
     let contents = options.clone().contents(true).follow(true);
     fs::create_dir_all(host("into/file")).unwrap();
-    let copied = root.copy_to_host_with("/link", host("into"), &contents, &mut met);
+    let copied = root.copy_to_host("/link", host("into"), &contents, &mut met);
     copied.unwrap();
     assert_eq!(met.failed, [("/link/file".into(), ErrorKind::IsADirectory)]);
     assert!(host("into/link").symlink_metadata().unwrap().is_symlink());
-    let copied = root.copy_to_host_with("/tree/file", host("file"), &options, &mut met);
+    let copied = root.copy_to_host("/tree/file", host("file"), &options, &mut met);
     copied.unwrap();
     assert_eq!(fs::read(host("file")).unwrap(), vec![7; 100_000]);
-    let refused = root.copy_to_host_with("/tree", host("none/tree"), &options, &mut met);
+    let refused = root.copy_to_host("/tree", host("none/tree"), &options, &mut met);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
 
     symlink("file", host("named")).unwrap();
     let mut met = Met::default();
     let follow = options.clone().follow(true).umask(0o077);
-    let copied = root.copy_from_host_with(host("named"), "/named", &follow, &mut met);
+    let copied = root.copy_from_host(host("named"), "/named", &follow, &mut met);
     copied.unwrap();
     assert_eq!(met.begun, [host("named")]);
     let named = root.symlink_metadata("/named").unwrap();
     assert_eq!((named.mode() & 0o777, named.len()), (0o600, 100_000));
     fs::remove_dir(host("into/file")).unwrap();
-    let copied = root.copy_from_host_with(host("into"), "/tree/dir", &contents, &mut met);
+    let copied = root.copy_from_host(host("into"), "/tree/dir", &contents, &mut met);
     copied.unwrap();
     assert!(
         root.symlink_metadata("/tree/dir/link")
             .unwrap()
             .is_symlink()
     );
-    let refused = root.copy_from_host_with(host("file"), "/tree", &contents, &mut met);
+    let refused = root.copy_from_host(host("file"), "/tree", &contents, &mut met);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotADirectory);
 }
 
@@ -478,8 +497,7 @@ fn copy_to_the_host_heeds_the_umask_and_leaves_it_alone() {
         let to = folder.path().join(format!("preserved-{preserve}"));
         let options = CopyOptions::new().preserve(preserve);
         let mut seen = SeenUmasks::default();
-        root.copy_to_host_with("/dir", &to, &options, &mut seen)
-            .unwrap();
+        root.copy_to_host("/dir", &to, &options, &mut seen).unwrap();
         assert_eq!(seen.0, [before; 2]);
         for path in [to.clone(), to.join("file")] {
             let found = fs::metadata(&path).unwrap().permissions().mode();
@@ -510,10 +528,9 @@ fn damaged_range_is_copied_as_zeros_and_reported() {
     let other = Volume::in_memory(VOLUME_BYTES).unwrap();
     let mut failures = Problems::default();
     let options = CopyOptions::new();
-    let copied =
-        volume
-            .root()
-            .copy_tree_to("/file", other.root(), "/copy", &options, &mut failures);
+    let copied = volume
+        .root()
+        .copy_tree("/file", other.root(), "/copy", &options, &mut failures);
     copied.unwrap();
     content[2 * SECTOR..3 * SECTOR].fill(0);
     assert_eq!(other.root().read("/copy").unwrap(), content);
@@ -537,8 +554,7 @@ fn problems_of_archives_have_kinds() {
     root.write("/dir/file", b"content").unwrap();
     let mut failures = Problems::default();
     let archive = fs::File::create(&path).unwrap();
-    root.export_tar_with("/dir", archive, &mut failures)
-        .unwrap();
+    root.export_tar("/dir", archive, &mut failures).unwrap();
     let [problem] = failures.listed() else {
         panic!("{failures:?}");
     };
@@ -550,7 +566,7 @@ fn problems_of_archives_have_kinds() {
     let mut failures = Problems::default();
     let archive = fs::File::open(&path).unwrap();
     let options = ImportOptions::new();
-    let unpacked = root.import_tar_with(archive, "/into", &options, &mut failures);
+    let unpacked = root.import_tar(archive, "/into", &options, &mut failures);
     unpacked.unwrap();
     let [problem] = failures.listed() else {
         panic!("{failures:?}");
@@ -583,13 +599,23 @@ fn archive_of_any_reader_is_unpacked_and_fills_a_volume() {
     let root = volume.root();
     fill(root);
     let mut archive = Vec::new();
-    assert!(root.export_tar("/tree", &mut archive).unwrap().is_empty());
+    assert!(
+        transfer(|problems| root.export_tar("/tree", &mut archive, problems))
+            .unwrap()
+            .is_empty()
+    );
     let slow = Slow {
         bytes: &archive,
         was_interrupted: false,
     };
     let unpacked = Volume::in_memory(VOLUME_BYTES).unwrap();
-    assert!(unpacked.root().import_tar(slow, "/").unwrap().is_empty());
+    assert!(
+        transfer(|problems| unpacked
+            .root()
+            .import_tar(slow, "/", &ImportOptions::new(), problems))
+        .unwrap()
+        .is_empty()
+    );
 
     let filled = Mkfs::new(MkfsOptions::default()).fill_from_reader(Cursor::new(archive));
     let filled = Volume::builder().mkfs(filled).in_memory(VOLUME_BYTES);

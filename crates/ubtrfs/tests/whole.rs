@@ -9,14 +9,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs::{
-    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, DeviceAccess, DiscardMode,
-    Effect, Event, FileDevice, FileFlags, ImportOptions, MemDevice, Mkfs, MkfsOptions, Profile,
-    Progress, ReceiveOptions, SendOptions, Snapshot, StreamDump, StreamVersion, Volume, Walk,
-    WalkOptions, XattrChangeKind, XattrMode,
+    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, CopyOptions, DeviceAccess,
+    DiscardMode, Effect, Event, FileDevice, FileFlags, ImportOptions, MemDevice, Mkfs, MkfsOptions,
+    Problems, Profile, Progress, ReceiveOptions, SendOptions, Snapshot, StreamDump, StreamVersion,
+    TrimOptions, Volume, Walk, WalkOptions, XattrChangeKind, XattrMode,
 };
 use ubtrfs_sim::craft;
 
 const VOLUME_BYTES: u64 = 256 << 20;
+
+/// Runs a transfer, and returns its problems.
+fn transfer(run: impl FnOnce(&mut Problems) -> ubtrfs::Result<()>) -> ubtrfs::Result<Problems> {
+    let mut problems = Problems::default();
+    run(&mut problems)?;
+    Ok(problems)
+}
 
 #[test]
 fn volume_of_two_devices_reads_with_one_gone() {
@@ -144,22 +151,28 @@ fn differences_go_through_streams_and_are_listed() {
     assert_eq!(kept.unwrap().data.first(), Some(&(8192..12288)));
 
     let (mut whole, mut difference) = (Vec::new(), Vec::new());
-    first.send(&mut whole).unwrap();
-    let options = SendOptions::new().parent(&first);
-    second
-        .send_with(&options, &mut difference, &mut ())
+    first
+        .send(&SendOptions::new(), &mut whole, &mut ())
         .unwrap();
+    let options = SendOptions::new().parent(&first);
+    second.send(&options, &mut difference, &mut ()).unwrap();
     assert!(difference.len() < 20_000, "{}", difference.len());
     let backup = Volume::in_memory(VOLUME_BYTES).unwrap();
     backup.root().create_dir("/backups").unwrap();
     let orphan = backup
         .root()
-        .receive("/backups", &difference[..])
+        .receive("/backups", &difference[..], &ReceiveOptions::new(), &mut ())
         .unwrap_err();
     assert_eq!(orphan.kind(), ErrorKind::NotFound, "{orphan}");
-    let names = backup.root().receive("/backups", &whole[..]).unwrap();
+    let names = backup
+        .root()
+        .receive("/backups", &whole[..], &ReceiveOptions::new(), &mut ())
+        .unwrap();
     assert_eq!(names, [PathBuf::from("first")]);
-    backup.root().receive("/backups", &difference[..]).unwrap();
+    backup
+        .root()
+        .receive("/backups", &difference[..], &ReceiveOptions::new(), &mut ())
+        .unwrap();
     assert_eq!(
         backup.root().read("/backups/second/dir/new").unwrap(),
         b"new"
@@ -174,7 +187,12 @@ fn differences_go_through_streams_and_are_listed() {
 
     let cut = backup
         .root()
-        .receive("/", &whole[..whole.len() / 2])
+        .receive(
+            "/",
+            &whole[..whole.len() / 2],
+            &ReceiveOptions::new(),
+            &mut (),
+        )
         .unwrap_err();
     assert_eq!(cut.kind(), ErrorKind::UnexpectedEof, "{cut}");
     let other = backup.root().subvolume("/backups/first").unwrap();
@@ -267,9 +285,8 @@ fn a_stream_that_cannot_be_written_is_told_from_a_volume_that_cannot_be_read() {
     let kept = Snapshot::open(&kept.unwrap()).unwrap();
     let options = SendOptions::new();
     let failed = [
-        kept.send(Full(1 << 20)),
-        kept.send_behind(&options, &mut Full(1 << 20)),
-        kept.send_behind(&options, &mut Full(0)),
+        kept.send(&options, Full(1 << 20), &mut ()),
+        kept.send(&options, Full(0), &mut ()),
     ];
     for failed in failed {
         let failed = failed.unwrap_err();
@@ -277,9 +294,7 @@ fn a_stream_that_cannot_be_written_is_told_from_a_volume_that_cannot_be_read() {
         assert!(failed.is_of_stream(), "{failed}");
     }
     let compressed = options.compressed(true).version(StreamVersion::V1);
-    let refused = kept
-        .send_with(&compressed, Vec::new(), &mut ())
-        .unwrap_err();
+    let refused = kept.send(&compressed, Vec::new(), &mut ()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
 }
 
@@ -313,10 +328,7 @@ fn progress_has_archived_and_unpacked_files() {
     volume.root().write("/dir/file", b"content").unwrap();
     let mut met = Met::default();
     let out = fs::File::create(&archive).unwrap();
-    volume
-        .root()
-        .export_tar_with("/dir", out, &mut met)
-        .unwrap();
+    volume.root().export_tar("/dir", out, &mut met).unwrap();
     assert_eq!(met.begun, ["dir", "dir/below", "dir/file"].map(Path::new));
     assert!(met.failed.is_empty());
 
@@ -328,12 +340,12 @@ fn progress_has_archived_and_unpacked_files() {
     let members = fs::File::open(&archive).unwrap();
     backup
         .root()
-        .import_tar_with(members, "/", &options, &mut met)
+        .import_tar(members, "/", &options, &mut met)
         .unwrap();
     assert!(backup.root().exists("/dir/below").unwrap());
     assert_eq!(met.failed, [Path::new("dir/file")]);
 
-    let full = volume.root().export_tar_with("/", Full(0), &mut met);
+    let full = volume.root().export_tar("/", Full(0), &mut met);
     let full = full.unwrap_err();
     assert!(full.is_of_stream(), "{full}");
     assert_eq!(full.kind(), ErrorKind::StorageFull);
@@ -376,15 +388,13 @@ fn progress_has_commands_and_their_problems() {
     };
     let (one, two) = (held("/one"), held("/two"));
     let mut stream = Vec::new();
-    one.send(&mut stream).unwrap();
-    two.send(&mut stream).unwrap();
+    one.send(&SendOptions::new(), &mut stream, &mut ()).unwrap();
+    two.send(&SendOptions::new(), &mut stream, &mut ()).unwrap();
 
     let mut news = News::default();
     let options = ReceiveOptions::new().all_streams(true);
     let backup = Volume::in_memory(VOLUME_BYTES).unwrap();
-    let received = backup
-        .root()
-        .receive_with("/", &stream[..], &options, &mut news);
+    let received = backup.root().receive("/", &stream[..], &options, &mut news);
     received.unwrap();
     let dump = StreamDump::open(&stream[..], |seconds| seconds).unwrap();
     let dump = dump.collect::<Result<Vec<_>, _>>().unwrap();
@@ -399,9 +409,7 @@ fn progress_has_commands_and_their_problems() {
     let mut news = News::default();
     let options = options.max_errors(0);
     backup.root().delete_subvolume("/two").unwrap();
-    let received = backup
-        .root()
-        .receive_with("/", &stream[..], &options, &mut news);
+    let received = backup.root().receive("/", &stream[..], &options, &mut news);
     let failed = received.unwrap_err();
     assert!(!failed.is_of_stream(), "{failed}");
     assert_eq!(failed.stream_offset(), None, "{failed}");
@@ -411,7 +419,10 @@ fn progress_has_commands_and_their_problems() {
         news.0
     );
 
-    let begun = backup.root().receive("/", &stream[..]).unwrap_err();
+    let begun = backup
+        .root()
+        .receive("/", &stream[..], &ReceiveOptions::new(), &mut ())
+        .unwrap_err();
     assert_eq!(begun.kind(), ErrorKind::AlreadyExists, "{begun}");
     assert_eq!(
         (begun.stream_offset(), begun.unfinished()),
@@ -429,7 +440,11 @@ fn trees_are_copied_archived_and_unpacked() {
     std::os::unix::fs::symlink("dir/file", host.join("soft")).unwrap();
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     let root = volume.root();
-    assert!(root.copy_from_host(&host, "/tree").unwrap().is_empty());
+    assert!(
+        transfer(|problems| root.copy_from_host(&host, "/tree", &CopyOptions::new(), problems))
+            .unwrap()
+            .is_empty()
+    );
     let judge = |top: &str| {
         let file = root.metadata(format!("{top}/hard")).unwrap();
         assert_eq!((file.nlink(), file.len()), (2, 7), "{top}");
@@ -444,24 +459,43 @@ fn trees_are_copied_archived_and_unpacked() {
         assert_eq!(soft, Path::new("dir/file"), "{top}");
     };
     judge("/tree");
-    assert!(root.copy_tree("/tree", "/copy").unwrap().is_empty());
+    assert!(
+        transfer(|problems| root.copy_tree("/tree", root, "/copy", &CopyOptions::new(), problems))
+            .unwrap()
+            .is_empty()
+    );
     judge("/copy");
 
     let mut archive = tempfile::tempfile().unwrap();
-    assert!(root.export_tar("/tree", &archive).unwrap().is_empty());
+    assert!(
+        transfer(|problems| root.export_tar("/tree", &archive, problems))
+            .unwrap()
+            .is_empty()
+    );
     archive.rewind().unwrap();
     root.create_dir("/unpacked").unwrap();
-    let problems = root
-        .import_tar(archive.try_clone().unwrap(), "/unpacked")
-        .unwrap();
+    let problems = transfer(|problems| {
+        root.import_tar(
+            archive.try_clone().unwrap(),
+            "/unpacked",
+            &ImportOptions::new(),
+            problems,
+        )
+    })
+    .unwrap();
     assert!(problems.is_empty(), "{problems:?}");
     judge("/unpacked/tree");
 
     let back = scratch.path().join("back");
     assert!(
-        root.copy_to_host("/unpacked/tree", &back)
-            .unwrap()
-            .is_empty()
+        transfer(|problems| root.copy_to_host(
+            "/unpacked/tree",
+            &back,
+            &CopyOptions::new(),
+            problems
+        ))
+        .unwrap()
+        .is_empty()
     );
     assert_eq!(fs::read(back.join("soft")).unwrap(), b"content");
 
@@ -488,18 +522,30 @@ fn failures_of_a_transfer_are_listed_and_the_rest_is_done() {
     root.create_node("/tree/socket", 0o140_755, 0).unwrap();
     root.write("/tree/file", b"content").unwrap();
     let mut archive = Vec::new();
-    let problems = root.export_tar("/tree", &mut archive).unwrap();
+    let problems = transfer(|problems| root.export_tar("/tree", &mut archive, problems)).unwrap();
     assert_eq!(problems.count(), 1);
     assert_eq!(problems.listed()[0].path, Path::new("tree/socket"));
     let noise = scratch.path().join("noise");
     fs::write(&noise, vec![7; 5000]).unwrap();
-    let refused = root
-        .import_tar(fs::File::open(&noise).unwrap(), "/")
-        .unwrap_err();
+    let refused = transfer(|problems| {
+        root.import_tar(
+            fs::File::open(&noise).unwrap(),
+            "/",
+            &ImportOptions::new(),
+            problems,
+        )
+    })
+    .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidData, "{refused}");
-    let missing = root
-        .copy_from_host(scratch.path().join("none"), "/new")
-        .unwrap_err();
+    let missing = transfer(|problems| {
+        root.copy_from_host(
+            scratch.path().join("none"),
+            "/new",
+            &CopyOptions::new(),
+            problems,
+        )
+    })
+    .unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
     let missing = Volume::builder().mkfs(Mkfs::default().fill_from(scratch.path().join("none")));
     let missing = missing.in_memory(VOLUME_BYTES).unwrap_err();
@@ -518,7 +564,7 @@ fn trim_and_deleted_subvolumes_give_space_back() {
     volume.root().delete_subvolume("/data").unwrap();
     volume.free_deleted_subvolumes().unwrap();
     assert!(volume.space().unwrap().free_bytes >= before + (32 << 20));
-    volume.trim().unwrap();
+    volume.trim(&TrimOptions::new(), &mut ()).unwrap();
     assert!(image.metadata().unwrap().blocks() * 512 < 16 << 20);
     assert!(volume.statistics().data_bytes >= 32 << 20);
 }
@@ -540,12 +586,27 @@ fn tree_is_not_copied_into_itself() {
         ("/", "/copy"),
         ("/a", "/a"),
     ] {
-        let refused = root.copy_tree(from, to).unwrap_err();
+        let refused =
+            transfer(|problems| root.copy_tree(from, root, to, &CopyOptions::new(), problems))
+                .unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{from} {to}");
     }
     assert_eq!(root.read_dir("/a").unwrap().count(), 2);
-    assert!(root.copy_tree("/link", "/a/b/link").unwrap().is_empty());
-    let refused = root.copy_tree("/a/file", "/a/file").unwrap_err();
+    assert!(
+        transfer(|problems| root.copy_tree(
+            "/link",
+            root,
+            "/a/b/link",
+            &CopyOptions::new(),
+            problems
+        ))
+        .unwrap()
+        .is_empty()
+    );
+    let refused = transfer(|problems| {
+        root.copy_tree("/a/file", root, "/a/file", &CopyOptions::new(), problems)
+    })
+    .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
 }
 
@@ -640,14 +701,17 @@ fn walk_goes_past_what_it_is_told_to_leave_out() {
         paths.map(|path| path.display().to_string()).collect()
     };
     let made = ["b", "b/deep", "b/deep/file", "b/link", "a", "a/file"];
-    assert_eq!(names(root.walk("top").unwrap()), made.map(in_top));
+    assert_eq!(
+        names(root.walk("top", &WalkOptions::new()).unwrap()),
+        made.map(in_top)
+    );
     let by_name = WalkOptions::new().sort_by_name(true);
     let sorted = ["a", "a/file", "b", "b/deep", "b/deep/file", "b/link"];
     assert_eq!(
-        names(root.walk_with("top/", &by_name).unwrap()),
+        names(root.walk("top/", &by_name).unwrap()),
         sorted.map(in_top)
     );
-    let mut walk = root.walk("/top").unwrap();
+    let mut walk = root.walk("/top", &WalkOptions::new()).unwrap();
     let mut seen = Vec::new();
     while let Some(entry) = walk.next() {
         let entry = entry.unwrap();
@@ -667,11 +731,16 @@ fn walk_goes_past_what_it_is_told_to_leave_out() {
     assert_eq!(root.symlink_metadata("/top/b/link").unwrap().uid(), 7);
     assert_eq!(root.metadata("/top").unwrap().uid(), 0);
     assert_eq!(root.metadata("/top/b/deep/file").unwrap().uid(), 0);
-    assert_eq!(root.walk("/top/b/link").unwrap().count(), 6);
+    assert_eq!(
+        root.walk("/top/b/link", &WalkOptions::new())
+            .unwrap()
+            .count(),
+        6
+    );
     let no_follow = WalkOptions::new().no_follow(true);
-    let refused = root.walk_with("/top/b/link", &no_follow).unwrap_err();
+    let refused = root.walk("/top/b/link", &no_follow).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotADirectory);
-    let refused = root.walk("/top/a/file").unwrap_err();
+    let refused = root.walk("/top/a/file", &WalkOptions::new()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotADirectory);
 }
 
@@ -726,7 +795,7 @@ fn paths_of_entries_lead_nowhere_else() {
         let entry = root.read_dir(dir).unwrap().next().unwrap().unwrap();
         assert_eq!(entry.file_name().as_bytes(), name);
         assert_eq!(entry.path(), path);
-        let walked = root.walk(dir).unwrap();
+        let walked = root.walk(dir, &WalkOptions::new()).unwrap();
         let walked: Vec<PathBuf> = walked.map(|entry| entry.unwrap().path()).collect();
         assert_eq!(walked, [path.clone(), path.join("file")]);
         let listed = root.walk_dirs(dir, &WalkOptions::new()).unwrap();
@@ -750,15 +819,18 @@ fn receive_finds_its_parent_without_reading_all_other_subvolumes() {
     root.write("/file", b"second").unwrap();
     let second = root.snapshot("/", "/second", Access::ReadOnly).unwrap();
     let (mut whole, mut difference) = (Vec::new(), Vec::new());
-    first.send(&mut whole).unwrap();
+    first
+        .send(&SendOptions::new(), &mut whole, &mut ())
+        .unwrap();
     let options = SendOptions::new().parent(&first);
     let second = Snapshot::open(&second).unwrap();
-    second
-        .send_with(&options, &mut difference, &mut ())
-        .unwrap();
+    second.send(&options, &mut difference, &mut ()).unwrap();
     let blocks = [3, 203].map(|others| {
         let backup = Volume::in_memory(VOLUME_BYTES).unwrap();
-        backup.root().receive("/", &whole[..]).unwrap();
+        backup
+            .root()
+            .receive("/", &whole[..], &ReceiveOptions::new(), &mut ())
+            .unwrap();
         for number in 0..others {
             let to = format!("/other{number}");
             backup.root().snapshot("/", to, Access::Writable).unwrap();
@@ -768,7 +840,10 @@ fn receive_finds_its_parent_without_reading_all_other_subvolumes() {
             stats.hits + stats.misses
         };
         let before = looks();
-        backup.root().receive("/", &difference[..]).unwrap();
+        backup
+            .root()
+            .receive("/", &difference[..], &ReceiveOptions::new(), &mut ())
+            .unwrap();
         assert_eq!(backup.root().read("/second/file").unwrap(), b"second");
         looks() - before
     });

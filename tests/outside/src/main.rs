@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ubtrfs::{
-    Access, BlockDevice, BlockGroupKind, ChangeKind, Checker, Compress, Compression, CsumType,
-    DeviceAccess, DeviceDiscard, DeviceRead, DeviceWrite, DiscardGeometry, FileDevice, FileFlags,
-    FileTimes, MemDevice, MkfsOptions, OpenOptions, PastEnd, Profile, ReceiveOptions, SendOptions,
-    Snapshot, StreamDump, Subvolume, Volume,
+    Access, BlockDevice, BlockGroupKind, ChangeKind, Checker, Compress, Compression, CopyOptions,
+    CsumType, DeviceAccess, DeviceDiscard, DeviceRead, DeviceWrite, DiscardGeometry, FileDevice,
+    FileFlags, FileTimes, MemDevice, MkfsOptions, OpenOptions, PastEnd, Problems, Profile,
+    ReceiveOptions, SendOptions, Snapshot, StreamDump, Subvolume, Volume,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -160,8 +160,8 @@ fn snapshots(volume: &Volume) -> Outcome {
     assert_eq!(added.expect("there is one")?.path, Path::new("record"));
 
     let (mut whole, mut difference) = (Vec::new(), Vec::new());
-    first.send(&mut whole)?;
-    second.send_with(&SendOptions::new().parent(&first), &mut difference, &mut ())?;
+    first.send(&SendOptions::new(), &mut whole, &mut ())?;
+    second.send(&SendOptions::new().parent(&first), &mut difference, &mut ())?;
     let backup = Volume::in_memory(256 << 20)?;
     let streams = [whole, difference].concat();
     let commands = StreamDump::open(&streams[..], |seconds| seconds)?;
@@ -169,7 +169,7 @@ fn snapshots(volume: &Volume) -> Outcome {
     let options = ReceiveOptions::new().all_streams(true);
     backup
         .root()
-        .receive_with("/", &streams[..], &options, &mut ())?;
+        .receive("/", &streams[..], &options, &mut ())?;
     assert_eq!(backup.root().read("/second/record")?, vec![7; 100_000]);
     assert!(
         backup
@@ -204,12 +204,12 @@ fn main() -> Outcome {
             .any(|group| group.kind == BlockGroupKind::Data)
     );
     assert!(volume.statistics().commits > 0 && volume.devices().len() == 1);
-    assert!(
-        volume
-            .root()
-            .copy_to_host("/home", folder.0.join("home"))?
-            .is_empty()
-    );
+    let (home, mut problems) = (folder.0.join("home"), Problems::default());
+    let options = CopyOptions::new();
+    volume
+        .root()
+        .copy_to_host("/home", home, &options, &mut problems)?;
+    assert!(problems.is_empty());
     volume.close()?;
     assert!(Checker::new().read_data(true).check(&image)?.is_clean());
     assert_eq!(Volume::open_read_only(&image)?.label(), "outside");

@@ -226,7 +226,7 @@ impl Cp {
         }
         let options = options.contents(contents);
         let mut observer = self.observer(console);
-        let copied = files.copy_to_host_with(path, &to, &options, &mut observer);
+        let copied = files.copy_to_host(path, &to, &options, &mut observer);
         Ok(copied.reason()?)
     }
 
@@ -317,7 +317,7 @@ impl Cp {
         let mut observer = self.observer(console);
         let options = goes.options(self.options());
         let files = &goal.target.files;
-        let copied = files.copy_from_host_with(source, &goes.path, &options, &mut observer);
+        let copied = files.copy_from_host(source, &goes.path, &options, &mut observer);
         Ok(copied.reason()?)
     }
 
@@ -336,7 +336,7 @@ impl Cp {
         let mut observer = self.observer(console);
         let options = goes.options(self.options());
         let (from, to) = (source.path_within(), &goes.path);
-        let copied = files.copy_tree_to(from, &goal.target.files, to, &options, &mut observer);
+        let copied = files.copy_tree(from, &goal.target.files, to, &options, &mut observer);
         copied.reason().map_err(|error| match error.errno() {
             // Usually a copy onto or into itself, for which the library's error has no path.
             Errno::INVAL => anyhow::Error::from(error).context(format!("cannot copy '{source}'")),

@@ -35,7 +35,7 @@ impl Export {
             work: TreeWork::Archive,
         };
         let path = self.location.path_within();
-        let archived = opened.files.export_tar_with(path, out, &mut observer);
+        let archived = opened.files.export_tar(path, out, &mut observer);
         Ok(archived.reason()?)
     }
 }

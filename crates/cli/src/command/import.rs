@@ -61,9 +61,7 @@ impl Import {
             work: TreeWork::Unpack,
         };
         let top = self.location.path_within();
-        let unpacked = target
-            .files
-            .import_tar_with(file, top, &options, &mut observer);
+        let unpacked = target.files.import_tar(file, top, &options, &mut observer);
         console.end_progress();
         if let Err(error) = unpacked.reason() {
             let error = anyhow::Error::from(error).context(format!("cannot unpack '{shown}'"));

@@ -190,7 +190,7 @@ impl Ls {
             return Ok(());
         }
         let options = Ls::walk_options(self.all || self.almost_all || self.recursive);
-        let mut walk = files.walk_with(path, &options).reason()?;
+        let mut walk = files.walk(path, &options).reason()?;
         while let Some(entry) = walk.next() {
             match entry {
                 Ok(entry) => push_json(console, list, &entry.path(), FileStat::of(&entry))?,

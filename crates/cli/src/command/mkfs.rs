@@ -221,7 +221,7 @@ impl Mkfs {
             }
             console.start_progress(COPY_PROGRESS);
         }
-        let written = planned.write_with(&named, &mut FillConsole::new(console));
+        let written = planned.write(&named, &mut FillConsole::new(console));
         console.end_progress();
         let written = written.reason().inspect_err(|_| remove_made());
         let made = match rootdir {

@@ -135,7 +135,7 @@ impl Mv {
             work: TreeWork::Copy,
         };
         let path = source.path_within();
-        let copied = files.copy_tree_with(path, &to.path, &options, &mut observer);
+        let copied = files.copy_tree(path, files, &to.path, &options, &mut observer);
         copied.reason()?;
         if console.take_failed() {
             console.error_was_reported();
@@ -150,7 +150,7 @@ impl Mv {
             work: TreeWork::Remove,
         };
         let options = RemoveOptions::new().enter_subvolumes(true);
-        let removed = files.remove_tree_with(path, &options, &mut observer);
+        let removed = files.remove_tree(path, &options, &mut observer);
         Ok(removed.reason()?)
     }
 }

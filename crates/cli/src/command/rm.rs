@@ -83,7 +83,7 @@ impl Rm {
             work: TreeWork::Remove,
         };
         let options = RemoveOptions::new().enter_subvolumes(true);
-        let removed = files.remove_tree_with(location.path_within(), &options, &mut observer);
+        let removed = files.remove_tree(location.path_within(), &options, &mut observer);
         removed.reason().with_context(refused)
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use ubtrfs::{Lineage, SendOptions, Snapshot, StreamVersion, Volume};
+use ubtrfs_stream::write_behind;
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::quoting::Escaped;
@@ -94,8 +95,12 @@ impl Send {
                 options = options.clone_source(&clone.snapshot);
             }
             let mut sink = output.sink(console);
-            let sent = subvolume.snapshot.send_behind(&options, &mut sink);
+            // Reading the volume and writing the stream both take time.
+            let (sent, written) = write_behind(&mut sink, |behind| {
+                subvolume.snapshot.send(&options, behind, &mut ())
+            });
             sent.map_err(output::send_failure)?;
+            written.map_err(output::stream_failure)?;
             // With clone sources only, each sent subvolume becomes a clone source for the next.
             if !self.clones.is_empty() && parent.is_none() {
                 clones.push(subvolume);

@@ -39,9 +39,7 @@ impl Tree {
             .no_follow(true)
             .skip_hidden(!self.all)
             .only_directories(self.directories);
-        let walk = opened
-            .files
-            .walk_with(self.location.path_within(), &options);
+        let walk = opened.files.walk(self.location.path_within(), &options);
         if console.is_json() {
             self.print_json(console, walk)
         } else {

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use rustix::io::Errno;
 use ubtrfs::{
     Caller, Dir, DirBuilder, DirEntry, File, Metadata, OpenOptions, Subvolume, SubvolumePlace,
-    Volume,
+    Volume, WalkOptions,
 };
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_fs::FileId;
@@ -189,7 +189,11 @@ impl Target {
         console: &mut Console,
         change: &mut dyn FnMut(&DirEntry) -> ubtrfs::Result<()>,
     ) -> Result<(), Reason> {
-        for entry in self.files.walk(top.path_within()).reason()? {
+        for entry in self
+            .files
+            .walk(top.path_within(), &WalkOptions::new())
+            .reason()?
+        {
             let (path, changed) = match entry {
                 Ok(entry) => (entry.path(), change(&entry)),
                 Err(error) => (error.path().unwrap_or(Path::new("")).to_owned(), Err(error)),

@@ -110,7 +110,7 @@ impl Du {
             is_summary: self.summarize,
         };
         let options = WalkOptions::new().no_follow(true);
-        let mut walk = files.walk_with(within, &options).reason()?;
+        let mut walk = files.walk(within, &options).reason()?;
         while let Some(entry) = walk.next() {
             match entry {
                 Ok(entry) => {

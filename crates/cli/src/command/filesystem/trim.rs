@@ -76,7 +76,7 @@ impl Trim {
         if let Some(length) = self.length {
             options = options.len(length);
         }
-        let trimmed = volume.trim_with(&options, &mut |event: &Event<'_>| {
+        let trimmed = volume.trim(&options, &mut |event: &Event<'_>| {
             if let (Event::Advance { bytes }, Some(bar)) = (event, console.progress()) {
                 bar.inc(*bytes);
             }

@@ -98,7 +98,7 @@ pub(super) fn refuse_terminal() -> anyhow::Result<()> {
 
 /// Returns the error of a failed write. Other commands end silently when the reader goes away. Here the
 /// stream is incomplete, so it is an error.
-fn stream_failure(cause: impl fmt::Display) -> anyhow::Error {
+pub(super) fn stream_failure(cause: impl fmt::Display) -> anyhow::Error {
     anyhow!("failed to write the stream: {cause}")
 }
 

@@ -23,7 +23,7 @@ pub enum Reflink {
 /// root.write("/zeros", vec![0; 1 << 20])?;
 /// let mut problems = Problems::default();
 /// let options = CopyOptions::new().sparse(Sparse::Always);
-/// root.copy_tree_with("/zeros", "/hole", &options, &mut problems)?;
+/// root.copy_tree("/zeros", root, "/hole", &options, &mut problems)?;
 /// assert_eq!(root.metadata("/hole")?.len(), 1 << 20);
 /// assert_eq!(root.metadata("/hole")?.bytes_used(), 0);
 /// # Ok(())

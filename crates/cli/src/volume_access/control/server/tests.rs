@@ -25,7 +25,7 @@ fn volume() -> Arc<Volume> {
     let device = MemDevice::new(LEN_BYTES);
     let planned = Mkfs::default().plan(&[LEN_BYTES]).unwrap();
     planned
-        .write(&[(std::path::Path::new("memory"), &device)])
+        .write(&[(std::path::Path::new("memory"), &device)], &mut ())
         .unwrap();
     let device: Arc<dyn BlockDevice> = Arc::new(device);
     let devices = vec![(PathBuf::from("memory"), device)];
