@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use ubtrfs_check::CheckOptions;
 use ubtrfs_device::progress::Progress;
-use ubtrfs_device::{BlockDevice, DeviceName, Holder, Pool};
+use ubtrfs_device::{BlockDevice, DeviceName, Holder, Pool, memory_limit};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::error::{Naming, Result};
 
+/// The part of the memory that a check uses at most.
+const SHARE_OF_MEMORY: u64 = 3;
 /// With less memory, caches hold too few blocks to be useful.
 const LEAST_MEMORY_BYTES: u64 = 16 << 20;
 
@@ -43,6 +45,8 @@ pub use ubtrfs_check::Severity;
 #[derive(Clone, Debug, Default)]
 pub struct Checker {
     options: CheckOptions,
+    /// `None` for the default.
+    memory_bytes: Option<u64>,
 }
 
 /// The findings of a check. [`Checker`] has an example.
@@ -98,7 +102,7 @@ pub use ubtrfs_check::Place as CheckPlace;
 pub use ubtrfs_check::Figures as CheckFigures;
 
 impl Checker {
-    /// Creates a check of the trees, with 256 MiB of memory.
+    /// Creates a check of the trees, with 256 MiB of memory, or a third of [`memory_limit`] if that is less.
     pub fn new() -> Checker {
         Checker::default()
     }
@@ -120,15 +124,7 @@ impl Checker {
     /// Sets the memory limit of buffers and caches.
     #[must_use]
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Checker {
-        self.options.memory_bytes = memory_bytes;
-        self
-    }
-
-    /// Lowers the memory limit to the check's share of this amount of memory. Call it after [`Checker::memory_bytes`].
-    #[must_use]
-    pub fn limit_memory(mut self, bytes: u64) -> Checker {
-        let least = LEAST_MEMORY_BYTES.min(self.options.memory_bytes);
-        self.options.memory_bytes = self.options.memory_bytes.min(bytes / 3).max(least);
+        self.memory_bytes = Some(memory_bytes);
         self
     }
 
@@ -231,7 +227,11 @@ impl Checker {
     }
 
     fn opened(&self, pool: Pool, shown: PathBuf) -> OpenCheck {
-        let options = self.options.clone();
+        let mut options = self.options.clone();
+        options.memory_bytes = self.memory_bytes.unwrap_or_else(|| {
+            let share = memory_limit() / SHARE_OF_MEMORY;
+            options.memory_bytes.min(share.max(LEAST_MEMORY_BYTES))
+        });
         OpenCheck {
             pool,
             options,

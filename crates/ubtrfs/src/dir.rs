@@ -406,15 +406,6 @@ impl Dir {
         deleted.naming("delete subvolume", &self.path)
     }
 
-    /// Checks that the directory belongs to the caller, or that the caller is an administrator.
-    ///
-    /// # Errors
-    ///
-    /// It does not (`PermissionDenied`).
-    pub fn check_owned(&self) -> Result<()> {
-        self.owned().naming("change", &self.path)
-    }
-
     fn owned(&self) -> Caused<()> {
         match self.rights() {
             Some(rights) => Ok(rights.own(self.id)?),

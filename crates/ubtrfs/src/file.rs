@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ubtrfs_fs::Error as EngineError;
 use ubtrfs_fs::{Fallocate, FileId, OpenFile, SetAttr};
 
-use crate::caller::Caller;
 use crate::error::{Cause, Caused, Naming, Result};
 use crate::handle::Engine;
 use crate::metadata::{FileTimes, Metadata};
@@ -123,17 +122,6 @@ impl File {
             Err(Cause::InvalidOptions("the file is not open for writing"))
         };
         set.naming("set the length of", self.path())
-    }
-
-    /// Checks that a caller may write to the file by its mode and ACL, for calls that do not require an open for
-    /// writing.
-    ///
-    /// # Errors
-    ///
-    /// The caller may not (`PermissionDenied`), or the subvolume is read-only.
-    pub fn check_writable(&self, caller: &Caller) -> Result<()> {
-        let may = caller.rights(self.engine()).write_to(self.id());
-        may.naming("write to", self.path())
     }
 
     /// Reads the metadata of the file, including uncommitted changes.
@@ -270,36 +258,12 @@ impl File {
         found.naming("seek a hole in", self.path())
     }
 
-    /// Makes this file share all data of another, and gives it the same length. No data is copied.
-    ///
-    /// # Errors
-    ///
-    /// - this file is not open for writing, or `from` not for reading
-    /// - both are the same file, or belong to different volumes
-    /// - only one of them has checksums
-    pub fn clone_from(&self, from: &File) -> Result<()> {
-        let _entered = self.engine().enter();
-        let cloned = self.check_source(from).and_then(|()| {
-            if self.id() == from.id() {
-                return Err(Cause::SameFile);
-            }
-            let (of, to) = (from.metadata()?, self.metadata()?);
-            let differing = of.inode_flags() ^ to.inode_flags();
-            if differing.contains(ubtrfs_format::item::InodeFlags::NODATASUM) {
-                return Err(EngineError::CsumsDiffer.into());
-            }
-            self.engine().truncate_open(self.hold(), 0)?;
-            self.engine().clone_range(from.id(), 0, 0, self.id(), 0)?;
-            Ok(())
-        });
-        cloned.naming_both("clone", from.path(), self.path())
-    }
-
     /// Makes a range of this file share the data of a range of another file, or of another range of its own.
     ///
     /// # Errors
     ///
-    /// - the errors of [`File::clone_from`]
+    /// - this file is not open for writing, or `from` not for reading
+    /// - the files belong to different volumes, or only one of them has checksums
     /// - offsets that are not multiples of the sector size, 4 KiB by default
     /// - a length that is not, unless the range ends with `from` and not within this file
     /// - ranges that overlap

@@ -36,21 +36,25 @@ impl FileDevice {
     ///
     /// # Errors
     ///
-    /// It does not exist (`NotFound`), is neither a file nor a block device (`InvalidInput`), or is in use
-    /// (`ResourceBusy`); [`Error::holder`](crate::Error::holder) has the details.
+    /// - it does not exist (`NotFound`), or is neither a file nor a block device (`InvalidInput`)
+    /// - it is in use (`ResourceBusy`); [`Error::holder`](crate::Error::holder) has the details
+    /// - it is opened for writing, and is a zoned device that only supports sequential writes (`Unsupported`)
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<FileDevice> {
         let path = path.as_ref();
         let opened = Lower::open(path, access).map_err(Cause::from);
-        opened.map(FileDevice).naming("open", path)
+        let opened = opened.and_then(|device| {
+            if access == Access::Write && device.is_host_managed() {
+                Err(Cause::Zoned)
+            } else {
+                Ok(FileDevice(device))
+            }
+        });
+        opened.naming("open", path)
     }
 
     /// Opens a file or block device for reading, without a lock and without checking for other users. They may write at
     /// the same time, so the bytes may be of different times.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be opened, or is neither a file nor a block device.
-    pub fn peek(path: impl AsRef<Path>) -> Result<FileDevice> {
+    pub(crate) fn peek(path: impl AsRef<Path>) -> Result<FileDevice> {
         let path = path.as_ref();
         let opened = Lower::peek(path).map_err(Cause::from);
         opened.map(FileDevice).naming("open", path)
@@ -70,16 +74,6 @@ impl FileDevice {
     /// Returns the path with which it was opened.
     pub fn path(&self) -> &Path {
         self.0.path()
-    }
-
-    /// Returns whether it is a block device, and not a file.
-    pub fn is_block(&self) -> bool {
-        self.0.is_block()
-    }
-
-    /// Returns whether it is a zoned device that only supports sequential writes. It cannot hold a volume.
-    pub fn is_host_managed(&self) -> bool {
-        self.0.is_host_managed()
     }
 
     /// Describes the apparent contents of the device for display, such as a file system or a partition table. A new
@@ -108,24 +102,6 @@ impl FileDevice {
     pub fn signature(&self) -> Result<Option<String>> {
         let found = ubtrfs_device::find_signature(&self.0).naming("read", self.path())?;
         Ok(found.map(|signature| signature.to_string()))
-    }
-
-    /// Closes the device, and registers it with the kernel's btrfs, like `btrfs device scan`. The kernel can then mount
-    /// a volume of several devices by any of them. A file is only closed.
-    ///
-    /// # Errors
-    ///
-    /// There is no btrfs in the kernel, or it finds no volume on the device.
-    pub fn register(self) -> Result<()> {
-        let path = self.path().to_owned();
-        let is_block = self.is_block();
-        // The kernel does not read a device that a process has claimed.
-        drop(self);
-        if is_block {
-            ubtrfs_device::register_with_kernel(&path).naming("register", &path)
-        } else {
-            Ok(())
-        }
     }
 }
 

@@ -48,10 +48,6 @@ impl Metadata {
         })
     }
 
-    pub(crate) fn inode_flags(&self) -> InodeFlags {
-        self.attr.flags
-    }
-
     /// Returns the kind of the file.
     pub fn file_type(&self) -> FileKind {
         self.attr.kind
@@ -149,11 +145,6 @@ impl Metadata {
     /// Returns the flags of `chattr`.
     pub fn flags(&self) -> FileFlags {
         FileFlags::of(self.attr.flags)
-    }
-
-    /// Returns all flags of the inode with the bits of the format, including flags without a letter in `chattr`.
-    pub fn flag_bits(&self) -> u64 {
-        self.attr.flags.bits()
     }
 
     /// Returns the names of all flags of the inode, such as "NODATASUM".

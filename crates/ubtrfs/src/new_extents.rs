@@ -59,7 +59,7 @@ pub struct NewExtent {
 /// let root = volume.root();
 /// root.write("/old", vec![7; 1 << 20])?;
 /// volume.sync()?;
-/// let before = root.generation()?;
+/// let before = root.info()?.generation;
 /// root.create_dir("/dir")?;
 /// root.write("/dir/new", vec![7; 1 << 20])?;
 /// volume.sync()?;
@@ -96,17 +96,6 @@ impl Subvolume {
             last: None,
             last_dir: None,
         }
-    }
-
-    /// Reads the transaction that last changed the subvolume.
-    ///
-    /// # Errors
-    ///
-    /// It was deleted, or the volume cannot be read.
-    pub fn generation(&self) -> Result<u64> {
-        let tree = self.engine.subvolume_tree(self.root.root);
-        let generation = tree.map(|tree| tree.item().generation.get());
-        generation.naming_alone("examine subvolume")
     }
 }
 

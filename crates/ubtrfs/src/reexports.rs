@@ -261,7 +261,7 @@ pub use ubtrfs_device::{DeviceUri, UnsupportedScheme};
 /// Returns the number of bytes of memory that this process may use before the kernel kills or throttles it.
 ///
 /// It is the memory of the machine, or the lowest limit of its control groups. For
-/// [`Builder::memory_bytes`](crate::Builder::memory_bytes) and [`Checker::limit_memory`](crate::Checker::limit_memory).
+/// [`Builder::memory_bytes`](crate::Builder::memory_bytes).
 ///
 /// ```
 /// use ubtrfs::{Volume, memory_limit};

@@ -14,8 +14,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use ubtrfs::{
-    CheckIssue, CheckReport, Checker, DeviceAccess, DeviceName, Event, Holder, OpenCheck,
-    PhaseProgress, Severity, memory_limit,
+    CheckIssue, CheckReport, Checker, DeviceAccess, DeviceName, Event, Holder, OpenCheck, PhaseProgress, Severity,
 };
 use ubtrfs_device::clock;
 
@@ -209,10 +208,9 @@ impl Check {
             .read_data(self.check_data_csum)
             .degraded(self.devices.is_degraded())
             .backup_root(self.backup);
-        checker = match self.memory {
-            Some(mib) => checker.memory_bytes(mib.clamp(LEAST_MEMORY_MIB, 1 << 20) << 20),
-            None => checker.limit_memory(memory_limit()),
-        };
+        if let Some(mib) = self.memory {
+            checker = checker.memory_bytes(mib.clamp(LEAST_MEMORY_MIB, 1 << 20) << 20);
+        }
         if let Some(copy) = self.super_ {
             checker = checker.superblock_copy(copy);
         }

@@ -20,6 +20,7 @@ use anyhow::{Context, anyhow, bail};
 use ubtrfs::{
     BlockDevice, CsumType, FeatureSet, FileDevice, Mkfs as NewVolume, MkfsOptions, Profile, Uuid,
 };
+use ubtrfs_device::register_with_kernel;
 
 use crate::command::chown::Ownership;
 use crate::presentation::console::{COPY_PROGRESS, Console};
@@ -206,7 +207,8 @@ impl Mkfs {
         let opened: anyhow::Result<Vec<FileDevice>> = opened;
         let devices = opened.inspect_err(|_| remove_made())?;
         if !self.nodiscard && !console.quiet {
-            for device in devices.iter().filter(|device| device.is_block()) {
+            let of_targets = devices.iter().zip(&targets);
+            for (device, _) in of_targets.filter(|(_, target)| target.is_block_device()) {
                 summary::announce_discard(device, &mut console.out)?;
             }
         }
@@ -238,7 +240,8 @@ impl Mkfs {
             }
         }
         drop(named);
-        register(devices);
+        drop(devices);
+        register(&targets);
         if !console.quiet {
             let summary = Summary {
                 made: &made,
@@ -357,11 +360,11 @@ fn source_date_epoch() -> anyhow::Result<Option<SystemTime>> {
     })?))
 }
 
-/// Registers the volume with the kernel, if the kernel supports it.
-fn register(devices: Vec<FileDevice>) {
-    for device in devices {
-        let path = device.path().to_owned();
-        if let Err(error) = device.register() {
+/// Registers the volume on block devices with the kernel, if the kernel supports it. The devices are closed by now: the
+/// kernel does not read one that a process has claimed.
+fn register(targets: &[Target]) {
+    for Target { path, .. } in targets.iter().filter(|target| target.is_block_device()) {
+        if let Err(error) = register_with_kernel(path) {
             tracing::info!(path = %path.display(), %error, "not registered with the kernel");
         }
     }

@@ -152,8 +152,7 @@ impl Target {
     /// Notifies a mount that a file's attributes have changed.
     pub(crate) fn file_changed(&self, file: &Metadata) {
         if let Some(changes) = self.mount_changes() {
-            let id = FileId::new(RootId(file.subvolume_id()), InodeNr(file.ino()));
-            changes.attributes(id);
+            changes.attributes(id_of_file(file));
             changes.wait();
         }
     }
@@ -388,8 +387,13 @@ pub(crate) fn is_final(error: &anyhow::Error) -> bool {
     reasons.any(Reason::is_of_volume)
 }
 
+/// Returns the id of a file as used by a mount.
+pub(crate) fn id_of_file(file: &Metadata) -> FileId {
+    FileId::new(RootId(file.subvolume_id()), InodeNr(file.ino()))
+}
+
 /// Returns the id of a directory as used by a mount.
-fn id_of(dir: &Dir) -> FileId {
+pub(crate) fn id_of(dir: &Dir) -> FileId {
     FileId::new(RootId(dir.subvolume_id()), InodeNr(dir.ino()))
 }
 

@@ -93,8 +93,8 @@ pub(crate) enum Cause {
     #[error("'{}' appears to contain {found}", Escaped::of(path))]
     Occupied { path: PathBuf, found: String },
     /// A zoned device, whose format is not supported.
-    #[error("'{}': zoned devices are not supported", Escaped::of(.0))]
-    Zoned(PathBuf),
+    #[error("zoned devices are not supported")]
+    Zoned,
     /// An option by name.
     #[error(transparent)]
     Option(#[from] OptionError),
@@ -132,7 +132,7 @@ impl Cause {
             Cause::Cancelled(_) => Errno::INTR,
             Cause::NoSubvolume(_) => Errno::NOENT,
             Cause::Elsewhere => Errno::UCLEAN,
-            Cause::Zoned(_) => Errno::OPNOTSUPP,
+            Cause::Zoned => Errno::OPNOTSUPP,
             Cause::Occupied { .. } => Errno::EXIST,
             Cause::OtherVolume | Cause::Subvolume(_) => Errno::XDEV,
         }

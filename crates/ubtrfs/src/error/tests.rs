@@ -361,7 +361,7 @@ fn an_error_names_the_operation_and_its_paths() {
     assert_eq!(same.unwrap_err().kind(), Kind::InvalidInput);
     assert_eq!(Cause::NoName(path()).kind(), Kind::ResourceBusy);
     assert_eq!(Cause::Subvolume(path()).kind(), Kind::CrossesDevices);
-    assert_eq!(Cause::Zoned(path()).kind(), Kind::Unsupported);
+    assert_eq!(Cause::Zoned.kind(), Kind::Unsupported);
     let occupied = Cause::Occupied {
         path: path(),
         found: "btrfs".to_owned(),

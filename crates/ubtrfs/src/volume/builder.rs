@@ -332,7 +332,7 @@ impl Builder {
             // It stays locked from here on, so that the device that was checked is the one that is overwritten.
             let device = FileDevice::open(path, ubtrfs_device::Access::Write)?;
             if device.is_host_managed() {
-                return Err(Cause::Zoned(path.to_path_buf()));
+                return Err(Cause::Zoned).naming("open", path)?;
             }
             if !self.force
                 && let Some(found) = ubtrfs_device::find_signature(&device).naming("read", path)?

@@ -83,9 +83,6 @@ impl Target {
             let path = path.display();
             bail!("{path} is smaller than requested size, expected {wanted}, found {len_bytes}");
         }
-        if device.is_host_managed() {
-            bail!("{}: zoned devices are not supported", path.display());
-        }
         Ok(Target {
             path: path.to_owned(),
             used_bytes: byte_count.unwrap_or(len_bytes).max(least.unwrap_or(0)),
@@ -128,6 +125,10 @@ impl Target {
             resized.with_context(|| self.path.display().to_string())?;
         }
         Ok(device)
+    }
+
+    pub(super) fn is_block_device(&self) -> bool {
+        self.sysfs.is_some()
     }
 
     /// Removes an image that was created for a volume that could not be made.

@@ -11,7 +11,7 @@ use super::{COMPRESSION, InMount, Kind, Name, Object, Stored};
 use crate::command::filesystem::label::{ask_to_set_label, set_label};
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
-use crate::volume_access::changes::{Changes, Target};
+use crate::volume_access::changes::{Changes, Target, id_of, id_of_file};
 use crate::volume_access::ioctls::ByIoctls;
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::reason::Reasoned;
@@ -58,12 +58,13 @@ impl Set {
     }
 
     fn set_compression(&self, target: &Target, file: &File, value: &[u8]) -> anyhow::Result<()> {
-        if let Some(caller) = target.caller() {
-            file.check_writable(&caller).reason()?;
+        let metadata = file.metadata().reason()?;
+        if let Some(rights) = target.rights() {
+            rights.write_to(id_of_file(&metadata))?;
         }
         file.set_xattr(COMPRESSION, value, XattrMode::Any)
             .reason()?;
-        target.file_changed(&file.metadata().reason()?);
+        target.file_changed(&metadata);
         Ok(())
     }
 
@@ -72,7 +73,9 @@ impl Set {
         let is_received = object.subvolume.info().reason()?.received_uuid.is_some();
         let refused = || self.not_switched();
         let root = target.for_user(object.subvolume.open_dir("/").reason()?);
-        root.check_owned().reason().with_context(refused)?;
+        if let Some(rights) = target.rights() {
+            rights.own(id_of(&root)).with_context(refused)?;
+        }
         if !read_only && object.is_read_only()? && is_received {
             self.must_be_forced()?;
             let set = root.set_read_only(false);

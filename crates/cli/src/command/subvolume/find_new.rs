@@ -72,7 +72,7 @@ impl FindNew {
         if session.is_some_and(|session| session.volume_for(DeviceAccess::Write).is_ok()) {
             opened.volume.sync().reason().context("cannot commit")?;
         }
-        let transid = subvolume.generation().reason()?;
+        let transid = subvolume.info().reason()?.generation;
         let mut found = Vec::new();
         let is_terminal = console.is_terminal();
         for extent in subvolume.extents_since(self.since) {
