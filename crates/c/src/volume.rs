@@ -77,7 +77,9 @@ pub unsafe extern "C" fn ubtrfs_volume_create(
             label: label.unwrap_or_default().as_bytes().to_vec(),
             ..MkfsOptions::default()
         };
-        let volume = Volume::builder().mkfs(options).create(image, size_bytes)?;
+        let volume = Volume::builder()
+            .mkfs(options)
+            .create(&[image], size_bytes)?;
         made.give(ubtrfs_volume { volume });
         Ok(())
     })
@@ -138,7 +140,7 @@ pub unsafe extern "C" fn ubtrfs_volume_create_with(
         let (made, images) = unsafe { (handle_place(volume)?, paths(images, image_count)?) };
         // SAFETY: see the head of the header.
         let (mkfs, open) = unsafe { (mkfs_options.as_ref(), open_options.as_ref()) };
-        let make = |builder: Builder| builder.create_all(&images, size_bytes);
+        let make = |builder: Builder| builder.create(&images, size_bytes);
         made.give(new_volume(mkfs, open, make)?);
         Ok(())
     })
@@ -163,7 +165,7 @@ pub unsafe extern "C" fn ubtrfs_volume_format(
         // SAFETY: see the head of the header.
         let (mkfs, open) = unsafe { (mkfs_options.as_ref(), open_options.as_ref()) };
         let force = mkfs.is_some_and(|mkfs| mkfs.force);
-        let make = |builder: Builder| builder.force(force).format_all(&devices);
+        let make = |builder: Builder| builder.force(force).format(&devices);
         made.give(new_volume(mkfs, open, make)?);
         Ok(())
     })
@@ -184,7 +186,7 @@ pub unsafe extern "C" fn ubtrfs_volume_open_with(
         // SAFETY: see the head of the header.
         let options = unsafe { options.as_ref() };
         let builder = options.map_or_else(Volume::builder, ubtrfs_open_options::builder);
-        let volume = builder.open_all(&images)?;
+        let volume = builder.open(&images)?;
         opened.give(ubtrfs_volume { volume });
         Ok(())
     })

@@ -162,7 +162,7 @@ fn programs_of_the_page_make_volumes() {
             .env("LD_LIBRARY_PATH", library.join("lib")));
     }
     let pair = Volume::builder().scan([scratch.path()]).read_only(true);
-    let pair = pair.open(scratch.path().join("two.img")).unwrap();
+    let pair = pair.open(&[scratch.path().join("two.img")]).unwrap();
     assert_eq!((pair.label(), pair.devices().len()), ("pair".into(), 2));
     let volume = Volume::open_read_only(scratch.path().join("archive.img")).unwrap();
     assert_eq!(volume.root().read("/version-1/log").unwrap(), b"a line\n");
@@ -324,7 +324,7 @@ fn callbacks_hear_of_progress_and_end_long_calls() {
         .arg(scratch.path())
         .env("LD_LIBRARY_PATH", library.join("lib")));
     let pair = Volume::builder().scan([scratch.path()]).read_only(true);
-    let pair = pair.open(scratch.path().join("one.img")).unwrap();
+    let pair = pair.open(&[scratch.path().join("one.img")]).unwrap();
     assert_eq!(
         (pair.label(), pair.devices().len()),
         ("formatted".into(), 2)

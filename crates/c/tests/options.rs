@@ -164,7 +164,7 @@ fn volume_of_two_devices_is_made_found_and_opened_degraded() {
     }
     assert_eq!(create(&paths, &mkfs, writing.0), 0, "{}", message());
     assert_eq!(create(&paths, &mkfs, ptr::null()), -libc::EEXIST);
-    let volume = Volume::builder().open_all(&paths).unwrap();
+    let volume = Volume::builder().open(&paths).unwrap();
     assert_eq!((volume.label(), volume.uuid().0), ("pair".into(), uuid));
     let groups = volume.space().unwrap().block_groups;
     assert!(groups.iter().all(|of| of.profile == Some(Profile::Raid1)));

@@ -110,7 +110,7 @@ impl Volume {
         size: u64,
         options: NewVolume<'_>,
     ) -> PyResult<Volume> {
-        let make = |builder: ubtrfs::Builder| builder.create_all(&paths_of(&paths), size);
+        let make = |builder: ubtrfs::Builder| builder.create(&paths_of(&paths), size);
         new_volume(py, options, failed_to_make, make)
     }
 
@@ -121,7 +121,7 @@ impl Volume {
         force: bool,
         options: NewVolume<'_>,
     ) -> PyResult<Volume> {
-        let make = |builder: ubtrfs::Builder| builder.force(force).format_all(&paths_of(&paths));
+        let make = |builder: ubtrfs::Builder| builder.force(force).format(&paths_of(&paths));
         new_volume(py, options, failed_in_words, make)
     }
 
@@ -135,7 +135,7 @@ impl Volume {
     #[staticmethod]
     fn open(py: Python<'_>, paths: Vec<Vec<u8>>, opening: &Bound<'_, PyDict>) -> PyResult<Volume> {
         let builder = builder_of(opening)?;
-        Volume::opened(py, || builder.open_all(&paths_of(&paths)))
+        Volume::opened(py, || builder.open(&paths_of(&paths)))
     }
 
     fn root(&self, py: Python<'_>) -> PyResult<Subvolume> {

@@ -46,7 +46,7 @@ use crate::subvolume::Access;
 /// let device = MemDevice::new(256 << 20);
 /// let planned = Mkfs::new(options).plan(&[device.len_bytes()])?;
 /// let made = planned.write(&[(Path::new("memory"), &device)], &mut ())?;
-/// assert_eq!((made.total_bytes, made.geometry.nodesize()), (256 << 20, 16 << 10));
+/// assert_eq!((made.total_bytes, made.geometry.nodesize), (256 << 20, 16 << 10));
 /// assert!(made.filled.is_none());
 /// # Ok(())
 /// # }
@@ -373,7 +373,8 @@ impl Mkfs {
     /// The options contradict each other, or exceed the limits for this number of devices (`InvalidInput`).
     pub fn geometry(&self, devices: usize) -> Result<Geometry> {
         let geometry = self.options.resolve(devices);
-        geometry.map(Geometry::of).naming_alone("make a volume")
+        let geometry = geometry.map(|geometry| Geometry::of(&geometry, devices));
+        geometry.naming_alone("make a volume")
     }
 
     /// Plans a volume that uses `device_bytes` of each device, without writing. An empty volume is planned completely.
@@ -628,7 +629,7 @@ impl MadeVolume {
         let devices = layout.devices.iter();
         let mixed = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
         MadeVolume {
-            geometry: Geometry::of(geometry),
+            geometry: Geometry::of(&geometry, identity.device_uuids.len()),
             uuid: identity.fsid,
             device_uuids: identity.device_uuids,
             device_bytes: devices.map(|device| device.total_bytes).collect(),

@@ -78,68 +78,51 @@ pub use ubtrfs_mkfs::FeatureListError;
 ///     ..MkfsOptions::default()
 /// };
 /// let geometry = Mkfs::new(options).geometry(3)?;
-/// assert_eq!(geometry.metadata(), Profile::Raid1);
-/// assert!(geometry.min_device_bytes() > 64 << 20);
-/// assert_eq!(geometry.warnings(3), [MkfsWarning::Raid56]);
+/// assert_eq!(geometry.metadata, Profile::Raid1);
+/// assert!(geometry.min_device_bytes > 64 << 20);
+/// assert_eq!(geometry.warnings, [MkfsWarning::Raid56]);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Geometry(ubtrfs_mkfs::Geometry);
+#[non_exhaustive]
+pub struct Geometry {
+    /// The label, or an empty one.
+    pub label: Vec<u8>,
+    /// The profile of data.
+    pub data: Profile,
+    /// The profile of metadata.
+    pub metadata: Profile,
+    /// The size of a tree block in bytes.
+    pub nodesize: u32,
+    /// The size of a data block in bytes.
+    pub sectorsize: u32,
+    /// The checksum algorithm.
+    pub csum_type: CsumType,
+    /// The features, including those derived from other options.
+    pub features: FeatureSet,
+    /// User and group of the root directory.
+    pub root_owner: (u32, u32),
+    /// The minimum size of each device, which leaves the kernel room to work.
+    pub min_device_bytes: u64,
+    /// The warnings about such a volume.
+    pub warnings: Vec<MkfsWarning>,
+}
 
 impl Geometry {
-    pub(crate) fn of(lower: ubtrfs_mkfs::Geometry) -> Geometry {
-        Geometry(lower)
-    }
-
-    /// Returns the label, or an empty one.
-    pub fn label(&self) -> &[u8] {
-        let label = self.0.label.split(|&byte| byte == 0).next();
-        label.unwrap_or_default()
-    }
-
-    /// Returns the profile of data.
-    pub fn data(&self) -> Profile {
-        self.0.data
-    }
-
-    /// Returns the profile of metadata.
-    pub fn metadata(&self) -> Profile {
-        self.0.metadata
-    }
-
-    /// Returns the size of a tree block.
-    pub fn nodesize(&self) -> u32 {
-        self.0.nodesize
-    }
-
-    /// Returns the size of a data block.
-    pub fn sectorsize(&self) -> u32 {
-        self.0.sectorsize
-    }
-
-    /// Returns the checksum algorithm.
-    pub fn csum_type(&self) -> CsumType {
-        self.0.csum_type
-    }
-
-    /// Returns the features, including those derived from other options.
-    pub fn features(&self) -> FeatureSet {
-        self.0.features
-    }
-
-    /// Returns user and group of the root directory.
-    pub fn root_owner(&self) -> (u32, u32) {
-        self.0.root_owner
-    }
-
-    /// Returns the minimum size of each device, which leaves the kernel room to work.
-    pub fn min_device_bytes(&self) -> u64 {
-        self.0.min_device_bytes()
-    }
-
-    /// Returns the warnings about such a volume on this number of devices.
-    pub fn warnings(&self, devices: usize) -> Vec<MkfsWarning> {
-        self.0.warnings(devices)
+    pub(crate) fn of(lower: &ubtrfs_mkfs::Geometry, devices: usize) -> Geometry {
+        let label = lower.label.split(|&byte| byte == 0).next();
+        Geometry {
+            label: label.unwrap_or_default().to_vec(),
+            data: lower.data,
+            metadata: lower.metadata,
+            nodesize: lower.nodesize,
+            sectorsize: lower.sectorsize,
+            csum_type: lower.csum_type,
+            features: lower.features,
+            root_owner: lower.root_owner,
+            min_device_bytes: lower.min_device_bytes(),
+            warnings: lower.warnings(devices),
+        }
     }
 }

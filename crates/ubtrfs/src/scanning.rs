@@ -95,7 +95,7 @@ impl FoundDevice {
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// # let folder = tempfile::tempdir().expect("there is room");
 /// let paths = [folder.path().join("one.img"), folder.path().join("two.img")];
-/// let made = Volume::builder().create_all(&paths, 1 << 30)?;
+/// let made = Volume::builder().create(&paths, 1 << 30)?;
 /// let volumes = scan(&[folder.path()]);
 /// assert_eq!(volumes.len(), 1);
 /// assert_eq!((volumes[0].uuid, volumes[0].missing_devices()), (made.uuid(), 0));
@@ -121,7 +121,7 @@ pub fn scan<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// # let folder = tempfile::tempdir().expect("there is room");
 /// let paths = [folder.path().join("one.img"), folder.path().join("two.img")];
-/// Volume::builder().create_all(&paths, 1 << 30)?.close()?;
+/// Volume::builder().create(&paths, 1 << 30)?.close()?;
 /// assert_eq!(scan_with_siblings(&paths[..1])[0].missing_devices(), 0);
 /// # Ok(())
 /// # }

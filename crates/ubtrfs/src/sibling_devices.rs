@@ -18,10 +18,10 @@ use crate::error::{Cause, Naming, Result};
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// # let folder = tempfile::tempdir().expect("there is room");
 /// let paths = [folder.path().join("one.img"), folder.path().join("two.img")];
-/// Volume::builder().create_all(&paths, 1 << 30)?.close()?;
+/// Volume::builder().create(&paths, 1 << 30)?.close()?;
 /// let siblings = sibling_devices(&paths[..1], DeviceAccess::Read)?;
 /// assert_eq!(siblings, paths[1..]);
-/// let volume = Volume::builder().read_only(true).scan(siblings).open(&paths[0])?;
+/// let volume = Volume::builder().read_only(true).scan(siblings).open(&paths[..1])?;
 /// assert_eq!(volume.devices().len(), 2);
 /// # Ok(())
 /// # }

@@ -70,7 +70,7 @@ impl Volume {
     ///
     /// As [`Builder::open`].
     pub fn open(device: impl Into<DeviceName>) -> Result<Volume> {
-        Volume::builder().open(device)
+        Volume::builder().open(&[device.into()])
     }
 
     /// Opens a volume read-only. Other processes may also open it read-only.
@@ -79,7 +79,7 @@ impl Volume {
     ///
     /// As [`Builder::open`].
     pub fn open_read_only(device: impl Into<DeviceName>) -> Result<Volume> {
-        Volume::builder().read_only(true).open(device)
+        Volume::builder().read_only(true).open(&[device.into()])
     }
 
     /// Creates a volume in a new file; see [`Builder::create`].
@@ -88,7 +88,7 @@ impl Volume {
     ///
     /// As [`Builder::create`].
     pub fn create(path: impl AsRef<Path>, len_bytes: u64) -> Result<Volume> {
-        Volume::builder().create(path, len_bytes)
+        Volume::builder().create(&[path], len_bytes)
     }
 
     /// Creates a volume in memory; see [`Builder::in_memory`].

@@ -415,7 +415,7 @@ fn scan_finds_the_other_devices() {
     let (first, others) = image.devices.split_first().unwrap();
     assert!(Volume::open_read_only(first).is_err());
     let builder = Volume::builder().read_only(true).scan(others);
-    assert!(builder.open(first).is_ok());
+    assert!(builder.open(&[first]).is_ok());
 }
 
 #[test]

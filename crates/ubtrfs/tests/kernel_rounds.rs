@@ -286,7 +286,7 @@ impl Images {
         };
         let devices = self.made.devices();
         let builder = Volume::builder().scan(devices).compress(compress);
-        builder.open(&devices[0]).unwrap()
+        builder.open(&devices[..1]).unwrap()
     }
 
     fn judge(&self) {

@@ -45,7 +45,7 @@ fn uuids_that_are_given_are_those_of_the_volume() {
     let devices = volume.devices();
     let uuids: Vec<_> = devices.iter().map(|device| device.uuid).collect();
     assert_eq!(uuids, [one, two]);
-    assert_eq!(made.geometry.metadata(), Profile::Raid1);
+    assert_eq!(made.geometry.metadata, Profile::Raid1);
     assert_eq!(made.device_bytes, [VOLUME_BYTES; 2]);
     assert!(made.data_bytes > 0 && made.metadata_bytes > 0 && made.system_bytes > 0);
     assert_eq!((made.mixed_bytes, made.filled.is_none()), (0, true));
@@ -145,7 +145,7 @@ fn image_grows_for_its_files_and_is_cut_behind_them() {
     let images = tempfile::tempdir().unwrap();
     let make = |name: &str, mkfs: Mkfs| {
         let path = images.path().join(name);
-        let least = mkfs.geometry(1).unwrap().min_device_bytes();
+        let least = mkfs.geometry(1).unwrap().min_device_bytes;
         let device = FileDevice::create_new(&path, least).unwrap();
         let planned = mkfs.plan(&[least]).unwrap();
         let made = planned.write(&[(&path, &device)], &mut ()).unwrap();
@@ -175,7 +175,7 @@ fn existing_images_are_formatted_and_not_overwritten_unless_forced() {
     let content = |path| fs::read(path).unwrap();
     let before = content(&one);
 
-    let format = |force: bool, paths: &[&Path]| Volume::builder().force(force).format_all(paths);
+    let format = |force: bool, paths: &[&Path]| Volume::builder().force(force).format(paths);
     let refused = format(false, &[&two, &one]).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
     assert!(

@@ -36,7 +36,7 @@ fn volume_of_two_devices_reads_with_one_gone() {
     };
     let volume = Volume::builder()
         .mkfs(mirrored.clone())
-        .create_all(&paths, VOLUME_BYTES)
+        .create(&paths, VOLUME_BYTES)
         .unwrap();
     volume.root().write("/file", b"kept").unwrap();
     let devices = volume.devices();
@@ -56,7 +56,7 @@ fn volume_of_two_devices_reads_with_one_gone() {
     let again = ["three", "two"].map(|name| scratch.path().join(name));
     let refused = Volume::builder()
         .mkfs(mirrored)
-        .create_all(&again, VOLUME_BYTES);
+        .create(&again, VOLUME_BYTES);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert!(!again[0].exists());
 
@@ -68,7 +68,7 @@ fn volume_of_two_devices_reads_with_one_gone() {
     let volume = Volume::builder()
         .read_only(true)
         .degraded(true)
-        .open(&paths[0])
+        .open(&paths[..1])
         .unwrap();
     assert_eq!(volume.root().read("/file").unwrap(), b"kept");
     assert_eq!(volume.devices()[1].path, None);
@@ -77,9 +77,7 @@ fn volume_of_two_devices_reads_with_one_gone() {
 #[test]
 fn no_devices_and_damaged_ones_are_errors() {
     let none: [&Path; 0] = [];
-    let refused = Volume::builder()
-        .create_all(&none, VOLUME_BYTES)
-        .unwrap_err();
+    let refused = Volume::builder().create(&none, VOLUME_BYTES).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
     let refused = Volume::builder().make(Vec::new()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
@@ -615,7 +613,7 @@ fn statistics_count_flushes_of_data_written_in_place() {
     let scratch = tempfile::tempdir().unwrap();
     let builder = Volume::builder().commit_interval(None);
     let volume = builder
-        .create(scratch.path().join("image"), VOLUME_BYTES)
+        .create(&[scratch.path().join("image")], VOLUME_BYTES)
         .unwrap();
     let root = volume.root();
     let file = root.create_file("/file").unwrap();
@@ -643,7 +641,7 @@ fn volume_opens_as_committed_or_with_what_was_synced() {
     let paths = ["one", "two", "copy-one", "copy-two"].map(|name| scratch.path().join(name));
     let volume = Volume::builder()
         .commit_interval(None)
-        .create_all(&paths[..2], VOLUME_BYTES)
+        .create(&paths[..2], VOLUME_BYTES)
         .unwrap();
     volume.root().write("/committed", b"kept").unwrap();
     volume.sync().unwrap();
@@ -656,7 +654,7 @@ fn volume_opens_as_committed_or_with_what_was_synced() {
     // The state that a power cut would leave.
     fs::copy(&paths[0], &paths[2]).unwrap();
     fs::copy(&paths[1], &paths[3]).unwrap();
-    let open = |builder: Builder| builder.open_all(&paths[2..]).unwrap();
+    let open = |builder: Builder| builder.open(&paths[2..]).unwrap();
     let before = open(Volume::builder().as_committed(true));
     assert!(before.is_read_only());
     assert_eq!(before.root().read("/committed").unwrap(), b"kept");
@@ -678,7 +676,7 @@ fn freed_space_stays_in_the_image_if_told_so() {
         (Volume::builder().discard(Some(DiscardMode::None)), true),
         (Volume::builder(), false),
     ] {
-        let volume = builder.open(&image).unwrap();
+        let volume = builder.open(&[&image]).unwrap();
         volume.root().write("/big", vec![7; 32 << 20]).unwrap();
         volume.sync().unwrap();
         volume.root().remove_file("/big").unwrap();

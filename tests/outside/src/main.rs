@@ -193,7 +193,7 @@ fn main() -> Outcome {
         ..Compress::default()
     };
     let builder = Volume::builder().mkfs(options).compress(zstd);
-    let volume = builder.create(&image, 1 << 30)?;
+    let volume = builder.create(&[&image], 1 << 30)?;
     files(volume.root())?;
     snapshots(&volume)?;
     let space = volume.space()?;

@@ -356,7 +356,7 @@ impl DeviceOptions {
         let builder = builder.degraded(self.degraded).memory_bytes(memory_limit());
         let open = || {
             self.open_with(images, access, |names, places| {
-                Ok(builder.clone().scan(places).open_all(names).reason()?)
+                Ok(builder.clone().scan(places).open(names).reason()?)
             })
         };
         held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)

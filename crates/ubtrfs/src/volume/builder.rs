@@ -54,9 +54,9 @@ impl Drop for MadeFile<'_> {
 ///     .mkfs(mirrored)
 ///     .commit_interval(Some(Duration::from_secs(5)))
 ///     .memory_bytes(128 << 20)
-///     .create_all(&paths, 1 << 30)?;
+///     .create(&paths, 1 << 30)?;
 /// volume.close()?;
-/// let volume = Volume::builder().scan([folder.path()]).open(&paths[1])?;
+/// let volume = Volume::builder().scan([folder.path()]).open(&paths[1..])?;
 /// assert_eq!(volume.label(), "archive");
 /// # Ok(())
 /// # }
@@ -146,13 +146,14 @@ impl Builder {
         Ok(self)
     }
 
-    /// Returns whether [`Builder::read_only`], [`Builder::as_committed`] or [`Builder::for_inspection`] applies.
+    /// Returns whether [`Builder::read_only`] or [`Builder::as_committed`] applies.
     pub fn is_read_only(&self) -> bool {
         self.options.reads_only()
     }
 
     /// Opens the volume read-only like [`Builder::as_committed`], even if the chunk tree or the root tree is damaged.
-    /// Few calls succeed then: it is for programs that display tree blocks.
+    /// Few calls succeed then: it is for programs that display tree blocks of the [engine](Volume::engine).
+    #[doc(hidden)]
     #[must_use]
     pub fn for_inspection(mut self) -> Builder {
         self.options = self.options.rescue(Rescue {
@@ -171,20 +172,6 @@ impl Builder {
         self
     }
 
-    /// Opens the volume on `device` and its other devices, which are searched as set with [`Builder::scan`].
-    ///
-    /// # Errors
-    ///
-    /// - the file does not exist ([`NotFound`](std::io::ErrorKind::NotFound))
-    /// - it contains no btrfs (`InvalidData`)
-    /// - it is in use (`ResourceBusy`)
-    /// - devices are missing (`NotFound`)
-    /// - it has unknown features (`Unsupported`), or features that cannot be written (`ReadOnlyFilesystem`)
-    /// - the device is named by a URI (`Unsupported`)
-    pub fn open(self, device: impl Into<DeviceName>) -> Result<Volume> {
-        self.open_all(&[device.into()])
-    }
-
     /// Opens the volume on all of `devices` and its other devices, which are searched as set with [`Builder::scan`].
     ///
     /// ```
@@ -193,8 +180,8 @@ impl Builder {
     /// # fn main() -> Result<(), ubtrfs::Error> {
     /// # let folder = tempfile::tempdir().expect("there is room");
     /// let paths = [folder.path().join("one.img"), folder.path().join("two.img")];
-    /// Volume::builder().create_all(&paths, 1 << 30)?.close()?;
-    /// let volume = Volume::builder().open_all(&paths)?;
+    /// Volume::builder().create(&paths, 1 << 30)?.close()?;
+    /// let volume = Volume::builder().open(&paths)?;
     /// assert_eq!(volume.devices().len(), 2);
     /// # Ok(())
     /// # }
@@ -202,8 +189,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::open`]; the devices belong to different volumes, or no device is named (`InvalidInput`).
-    pub fn open_all<D: Clone + Into<DeviceName>>(self, devices: &[D]) -> Result<Volume> {
+    /// - a file does not exist ([`NotFound`](std::io::ErrorKind::NotFound))
+    /// - it contains no btrfs (`InvalidData`)
+    /// - it is in use (`ResourceBusy`)
+    /// - devices are missing (`NotFound`)
+    /// - it has unknown features (`Unsupported`), or features that cannot be written (`ReadOnlyFilesystem`)
+    /// - a device is named by a URI (`Unsupported`)
+    /// - the devices belong to different volumes, or no device is named (`InvalidInput`)
+    pub fn open<D: Clone + Into<DeviceName>>(self, devices: &[D]) -> Result<Volume> {
         let names: Vec<DeviceName> = devices.iter().cloned().map(Into::into).collect();
         let shown = names.first().map_or(Path::new(""), DeviceName::as_path);
         let engine = ubtrfs_fs::Volume::open(&names, &self.open_options());
@@ -232,7 +225,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::open_all`] for writing, except that the log may be damaged.
+    /// As [`Builder::open`] for writing, except that the log may be damaged.
     pub fn clear_log<D: Clone + Into<DeviceName>>(self, devices: &[D]) -> Result<ClearedLog> {
         let names: Vec<DeviceName> = devices.iter().cloned().map(Into::into).collect();
         let shown = names.first().map_or(Path::new(""), DeviceName::as_path);
@@ -242,22 +235,16 @@ impl Builder {
             .naming("clear the log of", shown)
     }
 
-    /// Creates a volume in a file that must not exist, and opens it. The file is sparse.
+    /// Creates a volume in files that must not exist, each a device of this length, and opens it. The files are sparse.
     ///
     /// # Errors
     ///
-    /// The file already exists (`AlreadyExists`), the length is too small for a volume (`StorageFull`), or the options
-    /// contradict each other. After any error there is no such file, unless it existed before.
-    pub fn create(self, path: impl AsRef<Path>, len_bytes: u64) -> Result<Volume> {
-        self.create_all(&[path], len_bytes)
-    }
-
-    /// Creates a volume on several devices, and opens it. The devices are files of this length that must not exist.
+    /// - a file already exists (`AlreadyExists`)
+    /// - the length is too small for a volume (`StorageFull`)
+    /// - the options contradict each other, or there are too few files for a profile, or none (`InvalidInput`)
     ///
-    /// # Errors
-    ///
-    /// As [`Builder::create`]; too few files for a profile, or no file (`InvalidInput`).
-    pub fn create_all<P: AsRef<Path>>(self, paths: &[P], len_bytes: u64) -> Result<Volume> {
+    /// After any error there are no such files, unless they existed before.
+    pub fn create<P: AsRef<Path>>(self, paths: &[P], len_bytes: u64) -> Result<Volume> {
         let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
         let shown = paths.first().copied().unwrap_or(Path::new(""));
         self.create_files(&paths, len_bytes)
@@ -279,14 +266,14 @@ impl Builder {
             devices.push((path.to_path_buf(), Arc::new(device)));
             made.push(file);
         }
-        let volume = self.format(devices)?;
+        let volume = self.format_devices(devices)?;
         for file in &mut made {
             file.is_kept = true;
         }
         Ok(volume)
     }
 
-    /// Sets whether [`Builder::format_all`] may overwrite existing contents. The default is false.
+    /// Sets whether [`Builder::format`] may overwrite existing contents. The default is false.
     #[must_use]
     pub fn force(mut self, force: bool) -> Builder {
         self.force = force;
@@ -304,9 +291,9 @@ impl Builder {
     /// # let folder = tempfile::tempdir().expect("there is room");
     /// # let path = folder.path().join("volume.img");
     /// Volume::create(&path, 1 << 30)?.close()?;
-    /// let refused = Volume::builder().format_all(&[&path]).unwrap_err();
+    /// let refused = Volume::builder().format(&[&path]).unwrap_err();
     /// assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
-    /// let volume = Volume::builder().force(true).format_all(&[&path])?;
+    /// let volume = Volume::builder().force(true).format(&[&path])?;
     /// assert_eq!(volume.root().read_dir("/")?.count(), 0);
     /// # Ok(())
     /// # }
@@ -320,7 +307,7 @@ impl Builder {
     /// - the errors of [`Builder::make`]
     ///
     /// Nothing is written after an error of the first three kinds.
-    pub fn format_all<P: AsRef<Path>>(self, paths: &[P]) -> Result<Volume> {
+    pub fn format<P: AsRef<Path>>(self, paths: &[P]) -> Result<Volume> {
         let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
         let shown = paths.first().copied().unwrap_or(Path::new(""));
         self.format_existing(&paths).naming("create volume", shown)
@@ -344,7 +331,7 @@ impl Builder {
             }
             devices.push((path.to_path_buf(), Arc::new(device)));
         }
-        self.format(devices)
+        self.format_devices(devices)
     }
 
     /// Creates a volume in memory. Unwritten ranges take no memory.
@@ -382,11 +369,11 @@ impl Builder {
     /// A device is too small (`StorageFull`) or fails; the options contradict each other.
     pub fn make(self, devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>) -> Result<Volume> {
         let shown = devices.first().map(|(path, _)| path.clone());
-        self.format(devices)
+        self.format_devices(devices)
             .naming("create volume", &shown.unwrap_or_default())
     }
 
-    fn format(self, devices: Devices) -> Caused<Volume> {
+    fn format_devices(self, devices: Devices) -> Caused<Volume> {
         let named: Vec<_> = devices
             .iter()
             .map(|(path, device)| (path.as_path(), &**device))

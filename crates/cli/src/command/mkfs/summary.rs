@@ -33,7 +33,7 @@ pub(super) fn list_features(default: &FeatureSet, out: &mut impl Write) -> anyho
 /// Warns about a sector size that differs from the page size. A kernel may not mount a volume with sectors
 /// larger than its pages.
 pub(super) fn warn_of_sectorsize(geometry: &Geometry, console: &mut Console) {
-    let (sectorsize, page) = (geometry.sectorsize(), page_bytes());
+    let (sectorsize, page) = (geometry.sectorsize, page_bytes());
     if sectorsize as usize != page && sectorsize != SMALLEST_SECTORSIZE {
         console.warning(format_args!(
             "sectorsize {sectorsize} does not match host CPU page size {page}: a kernel may not \
@@ -82,7 +82,7 @@ impl Summary<'_> {
     pub(super) fn print(self, names_device: bool, out: &mut impl Write) -> anyhow::Result<()> {
         let Summary { made, targets } = self;
         let geometry = &made.geometry;
-        let label = match geometry.label() {
+        let label: &[u8] = match &*geometry.label {
             b"" => b"(null)",
             label => label,
         };
@@ -92,8 +92,8 @@ impl Summary<'_> {
         if let (true, [only]) = (names_device, made.device_uuids.as_slice()) {
             writeln!(out, "Device UUID:        {only}")?;
         }
-        writeln!(out, "Node size:          {}", geometry.nodesize())?;
-        let (sectorsize, page) = (geometry.sectorsize(), page_bytes());
+        writeln!(out, "Node size:          {}", geometry.nodesize)?;
+        let (sectorsize, page) = (geometry.sectorsize, page_bytes());
         writeln!(
             out,
             "Sector size:        {sectorsize}\t(CPU page size: {page})"
@@ -105,9 +105,9 @@ impl Summary<'_> {
         let ssd = if is_ssd { "yes" } else { "no" };
         writeln!(out, "SSD detected:       {ssd}")?;
         writeln!(out, "Zoned device:       no")?;
-        let features = geometry.features().names().join(", ");
+        let features = geometry.features.names().join(", ");
         writeln!(out, "Features:           {features}")?;
-        writeln!(out, "Checksum:           {}", geometry.csum_type().name())?;
+        writeln!(out, "Checksum:           {}", geometry.csum_type.name())?;
         writeln!(out, "Number of devices:  {}", targets.len())?;
         writeln!(out, "Devices:")?;
         writeln!(out, "   ID        SIZE  PATH")?;
@@ -120,7 +120,7 @@ impl Summary<'_> {
 
     fn print_profiles(self, out: &mut impl Write) -> anyhow::Result<()> {
         let made = self.made;
-        let (data, metadata) = (made.geometry.data(), made.geometry.metadata());
+        let (data, metadata) = (made.geometry.data, made.geometry.metadata);
         writeln!(out, "Block group profiles:")?;
         for (name, bytes, profile) in [
             ("Data:", made.data_bytes, data),
