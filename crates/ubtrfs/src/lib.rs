@@ -4,37 +4,204 @@
 //! this library wrote, and this library can open a volume that the kernel wrote. It needs no mount, no root rights and
 //! no kernel module.
 //!
+//! # Ten things that most programs do
+//!
+//! ## Keep files in an image
+//!
 //! ```
-//! use ubtrfs::{Access, Volume};
-//!
+//! # use ubtrfs::Volume;
 //! # fn main() -> Result<(), ubtrfs::Error> {
-//! let volume = Volume::in_memory(256 << 20)?;
-//! let data = volume.root().create_subvolume("/data")?;
-//! data.write("/notes", b"first")?;
-//! volume.root().snapshot("/data", "/before", Access::ReadOnly)?;
-//! data.write("/notes", b"second")?;
-//!
-//! assert_eq!(volume.root().read("/before/notes")?, b"first");
-//! assert_eq!(volume.root().read("/data/notes")?, b"second");
-//! volume.sync()?;
+//! # let folder = tempfile::tempdir().expect("there is room");
+//! # let image = folder.path().join("volume.img");
+//! let volume = Volume::create(&image, 1 << 30)?; // grows up to 1 GiB
+//! volume.root().create_dir("/notes")?;
+//! volume.root().write("/notes/first", b"content")?;
+//! volume.close()?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! - [`Volume`]: opening, creating and committing volumes; the label; lists of subvolumes
-//! - [`Subvolume`]: the operations of [`std::fs`] by path, subvolumes and snapshots
+//! ## Read an image
+//!
+//! ```
+//! # use ubtrfs::Volume;
+//! # fn main() -> Result<(), ubtrfs::Error> {
+//! # let folder = tempfile::tempdir().expect("there is room");
+//! # let image = folder.path().join("volume.img");
+//! # let made = Volume::create(&image, 1 << 30)?;
+//! # made.root().write("/file", b"content")?;
+//! # made.close()?;
+//! let volume = Volume::open_read_only(&image)?;
+//! for entry in volume.root().read_dir("/")? {
+//!     println!("{}", entry?.path().display());
+//! }
+//! let content = volume.root().read("/file")?;
+//! # assert_eq!(content, b"content");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Read and write a part of a file
+//!
+//! ```
+//! # use std::os::unix::fs::FileExt;
+//! # use ubtrfs::{OpenOptions, Volume};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let volume = Volume::in_memory(256 << 20)?;
+//! # let root = volume.root();
+//! let options = OpenOptions::new().read(true).write(true).create(true);
+//! let file = root.open_with("/log", &options)?; // also Read, Write and Seek
+//! file.write_all_at(b"line", 1 << 20)?;
+//! let mut line = [0; 4];
+//! file.read_exact_at(&mut line, 1 << 20)?;
+//! # assert_eq!(&line, b"line");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Find files below a directory
+//!
+//! ```
+//! # use ubtrfs::{Volume, WalkOptions};
+//! # fn main() -> Result<(), ubtrfs::Error> {
+//! # let volume = Volume::in_memory(256 << 20)?;
+//! # let root = volume.root();
+//! # root.create_dir_all("/dir/below")?;
+//! for entry in root.walk("/", &WalkOptions::new().sort_by_name(true))? {
+//!     let entry = entry?;
+//!     println!("{} {}", entry.metadata()?.len(), entry.path().display());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Set attributes
+//!
+//! ```
+//! # use std::fs::Permissions;
+//! # use std::os::unix::fs::PermissionsExt;
+//! # use std::time::UNIX_EPOCH;
+//! # use ubtrfs::{FileTimes, Volume, XattrMode};
+//! # fn main() -> Result<(), ubtrfs::Error> {
+//! # let volume = Volume::in_memory(256 << 20)?;
+//! # let root = volume.root();
+//! # root.write("/file", b"content")?;
+//! root.set_permissions("/file", Permissions::from_mode(0o600))?;
+//! root.chown("/file", Some(1000), Some(1000))?;
+//! root.set_times("/file", FileTimes::new().set_modified(UNIX_EPOCH))?;
+//! root.set_xattr("/file", "user.note", b"draft", XattrMode::Any)?;
+//! let modified = root.metadata("/file")?.modified();
+//! # assert_eq!(modified, UNIX_EPOCH);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Keep earlier states
+//!
+//! ```
+//! # use ubtrfs::{Access, Volume};
+//! # fn main() -> Result<(), ubtrfs::Error> {
+//! # let volume = Volume::in_memory(256 << 20)?;
+//! # let root = volume.root();
+//! let data = root.create_subvolume("/data")?;
+//! data.write("/notes", b"first")?;
+//! root.snapshot("/data", "/before", Access::ReadOnly)?;
+//! data.write("/notes", b"second")?;
+//! assert_eq!(root.read("/before/notes")?, b"first");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Copy a folder into an image, and back
+//!
+//! ```
+//! # use ubtrfs::{CopyOptions, Problems, Volume};
+//! # fn main() -> Result<(), ubtrfs::Error> {
+//! # let scratch = tempfile::tempdir().expect("there is room");
+//! # let (folder, copy) = (scratch.path().join("folder"), scratch.path().join("copy"));
+//! # std::fs::create_dir(&folder).expect("there is room");
+//! # let volume = Volume::in_memory(256 << 20)?;
+//! # let root = volume.root();
+//! let (options, mut problems) = (CopyOptions::new(), Problems::default());
+//! root.copy_from_host(&folder, "/folder", &options, &mut problems)?;
+//! root.copy_to_host("/folder", &copy, &options, &mut problems)?;
+//! assert!(problems.is_empty(), "{:?}", problems.listed());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Build an image from a folder or an archive, and check it
+//!
+//! ```
+//! # use ubtrfs::{Checker, Mkfs, MkfsOptions, Volume};
+//! # fn main() -> Result<(), ubtrfs::Error> {
+//! # let scratch = tempfile::tempdir().expect("there is room");
+//! # let (folder, image) = (scratch.path().join("folder"), scratch.path().join("image"));
+//! # std::fs::create_dir(&folder).expect("there is room");
+//! # std::fs::write(folder.join("file"), "content").expect("there is room");
+//! let options = MkfsOptions { label: b"rootfs".to_vec(), ..MkfsOptions::default() };
+//! let mkfs = Mkfs::new(options).fill_from(&folder).shrink(true);
+//! Volume::builder().mkfs(mkfs).create(&[&image], 1 << 30)?.close()?;
+//! assert!(Checker::new().read_data(true).check(&image)?.is_clean());
+//! # assert_eq!(Volume::open(&image)?.root().read("/file")?, b"content");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Send a snapshot as the difference from an earlier one
+//!
+//! ```
+//! # use ubtrfs::{Access, ReceiveOptions, SendOptions, Snapshot, Volume};
+//! # fn main() -> Result<(), ubtrfs::Error> {
+//! # let volume = Volume::in_memory(256 << 20)?;
+//! # let backup = Volume::in_memory(256 << 20)?;
+//! # let root = volume.root();
+//! # let data = root.create_subvolume("/data")?;
+//! # let first = Snapshot::open(&root.snapshot("/data", "/first", Access::ReadOnly)?)?;
+//! # let mut whole = Vec::new();
+//! # first.send(&SendOptions::new(), &mut whole, &mut ())?;
+//! # backup.root().receive("/", &whole[..], &ReceiveOptions::new(), &mut ())?;
+//! # data.write("/file", b"content")?;
+//! # root.snapshot("/data", "/second", Access::ReadOnly)?;
+//! let first = Snapshot::open(&root.subvolume("/first")?)?;
+//! let second = Snapshot::open(&root.subvolume("/second")?)?;
+//! let mut stream = Vec::new(); // or a file, a pipe or a socket
+//! second.send(&SendOptions::new().parent(&first), &mut stream, &mut ())?;
+//! backup.root().receive("/", &stream[..], &ReceiveOptions::new(), &mut ())?;
+//! # assert_eq!(backup.root().read("/second/file")?, b"content");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Change several files at once
+//!
+//! ```
+//! # use ubtrfs::Volume;
+//! # fn main() -> Result<(), ubtrfs::Error> {
+//! # let volume = Volume::in_memory(256 << 20)?;
+//! # let root = volume.root();
+//! # root.create_dir("/new")?;
+//! volume.group(|| {
+//!     root.rename("/new", "/current")?; // after a power cut, both or neither
+//!     root.write("/version", b"2")
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to find what
+//!
+//! - [`Volume`]: opening, creating and committing volumes; the label; lists of subvolumes. [`Builder`] has the options
+//! - [`Subvolume`]: the operations of [`std::fs`] by path, whole trees, subvolumes, snapshots and received streams
 //! - [`File`], [`OpenOptions`], [`DirBuilder`], [`ReadDir`], [`Metadata`]: like the types of `std::fs`
-//! - [`Dir`]: an open directory, for creating, snapshotting and deleting subvolumes on behalf of a [`Caller`] with
-//!   fewer rights
+//! - [`Dir`]: an open directory, for subvolumes on behalf of a [`Caller`] with fewer rights
 //! - [`Walk`], [`WalkDirs`]: all files below a directory
-//! - [`Snapshot`]: sending and comparing snapshots. [`Subvolume::receive`] applies streams, and [`StreamDump`] displays
-//!   them
-//! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`, `remove_tree`: whole
-//!   trees
+//! - [`Snapshot`]: sending and comparing snapshots. [`StreamDump`] displays streams
 //! - [`scan`]: the volumes on devices, in images and in folders
 //! - [`Checker`]: consistency checks
 //! - [`Mkfs`]: new volumes with a chosen identity and initial contents
-//! - [`Progress`]: the progress of long operations, and their cancellation
+//! - [`Progress`]: the progress of long operations, and their cancellation. `()` ignores it, [`Problems`] collects the
+//!   files that failed
 //! - [`Error`]: the operation, its paths, and the [`std::io::ErrorKind`] that `std::fs` has for the same failure
 //!
 //! # Durability
@@ -103,6 +270,8 @@ pub use error::{Error, Result};
 pub use escaped::Escaped;
 pub use file::{File, OpenOptions};
 pub use file_device::FileDevice;
+/// For the command `ubtrfs` alone.
+#[doc(hidden)]
 pub use host_owners::HostOwners;
 pub use lineage::Lineage;
 pub use metadata::{FileFlags, FileTimes, Metadata};
