@@ -131,7 +131,7 @@ int main(int argc, char **argv)
         return 2;
     }
     open_or_create(argv[1], &volume, &root);
-    if (check(ubtrfs_copy_from_host(root, argv[2], "/data/files", tell_problem, NULL)) > 0)
+    if (check(ubtrfs_copy_from_host(root, argv[2], "/data/files", NULL, tell_problem, NULL)) > 0)
         return 1;
     check(ubtrfs_volume_subvolumes(volume, count, &versions));
     notes.root = root;

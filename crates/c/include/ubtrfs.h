@@ -902,22 +902,17 @@ int ubtrfs_volume_device_errors(const struct ubtrfs_volume *volume,
                                 void *data);
 
 /**
- * Discards all unused space on the devices, which shrinks an image file. Commits first. Returns the number of
- * discarded bytes.
+ * Discards unused space on the devices, which shrinks an image file. Commits first. Returns the number of discarded
+ * bytes. The range begins at the address `start` within the volume and has `len` bytes: 0 and UINT64_MAX are the whole
+ * volume. Free extents below `min_bytes` are skipped. Unallocated space has no address, and is always trimmed. The
+ * callback may be NULL.
  */
-int64_t ubtrfs_volume_trim(const struct ubtrfs_volume *volume);
-
-/**
- * Discards a part of the unused space, as ubtrfs_volume_trim. The range begins at the address `start` within the
- * volume and has `len` bytes, which may be UINT64_MAX. Free extents below `min_bytes` are skipped. Unallocated space
- * has no address, and is always trimmed. The callback may be NULL.
- */
-int64_t ubtrfs_volume_trim_with(const struct ubtrfs_volume *volume,
-                                uint64_t start,
-                                uint64_t len,
-                                uint64_t min_bytes,
-                                ubtrfs_progress_callback progress,
-                                void *data);
+int64_t ubtrfs_volume_trim(const struct ubtrfs_volume *volume,
+                           uint64_t start,
+                           uint64_t len,
+                           uint64_t min_bytes,
+                           ubtrfs_progress_callback progress,
+                           void *data);
 
 /**
  * Reads the counts since the volume was opened; zeros if it was opened read-only.
@@ -1314,65 +1309,39 @@ int ubtrfs_receive_options_set(struct ubtrfs_receive_options *options,
                                const char *value);
 
 /**
- * Copies a file, or a directory with all its contents, to another path. Data is shared. Returns the number of problems:
- * files that could not be copied, or only in part. The progress callback, which may be NULL, receives each problem.
+ * Copies a file, or a directory with all its contents, to a path in this or another subvolume, which may belong to
+ * another volume. Data is shared within a volume. The options may be NULL. Returns the number of problems: files that
+ * could not be copied, or only in part. The progress callback, which may be NULL, receives each problem.
  */
 int64_t ubtrfs_copy_tree(const struct ubtrfs_subvolume *subvolume,
                          const char *from,
+                         const struct ubtrfs_subvolume *to_subvolume,
                          const char *to,
+                         const struct ubtrfs_transfer_options *options,
                          ubtrfs_progress_callback progress,
                          void *data);
 
 /**
- * Copies as ubtrfs_copy_tree, with options, to a path in a subvolume that may belong to another volume. The options
- * may be NULL. Data is shared within a volume.
+ * Copies a file of the host, or a directory with all its contents, into the volume. Symbolic links are copied as
+ * links. The options may be NULL. Returns as ubtrfs_copy_tree.
  */
-int64_t ubtrfs_copy_tree_with(const struct ubtrfs_subvolume *subvolume,
-                              const char *from,
-                              const struct ubtrfs_subvolume *to_subvolume,
+int64_t ubtrfs_copy_from_host(const struct ubtrfs_subvolume *subvolume,
+                              const char *host,
                               const char *to,
                               const struct ubtrfs_transfer_options *options,
                               ubtrfs_progress_callback progress,
                               void *data);
 
 /**
- * Copies a file of the host, or a directory with all its contents, into the volume. Symbolic links are copied as
- * links. Returns as ubtrfs_copy_tree.
- */
-int64_t ubtrfs_copy_from_host(const struct ubtrfs_subvolume *subvolume,
-                              const char *host,
-                              const char *to,
-                              ubtrfs_progress_callback progress,
-                              void *data);
-
-/**
- * Copies as ubtrfs_copy_from_host, with options, which may be NULL.
- */
-int64_t ubtrfs_copy_from_host_with(const struct ubtrfs_subvolume *subvolume,
-                                   const char *host,
-                                   const char *to,
-                                   const struct ubtrfs_transfer_options *options,
-                                   ubtrfs_progress_callback progress,
-                                   void *data);
-
-/**
- * Copies a file, or a directory with all its contents, to the host. Returns as ubtrfs_copy_tree.
+ * Copies a file, or a directory with all its contents, to the host. The options may be NULL. Returns as
+ * ubtrfs_copy_tree.
  */
 int64_t ubtrfs_copy_to_host(const struct ubtrfs_subvolume *subvolume,
                             const char *from,
                             const char *host,
+                            const struct ubtrfs_transfer_options *options,
                             ubtrfs_progress_callback progress,
                             void *data);
-
-/**
- * Copies as ubtrfs_copy_to_host, with options, which may be NULL.
- */
-int64_t ubtrfs_copy_to_host_with(const struct ubtrfs_subvolume *subvolume,
-                                 const char *from,
-                                 const char *host,
-                                 const struct ubtrfs_transfer_options *options,
-                                 ubtrfs_progress_callback progress,
-                                 void *data);
 
 /**
  * Writes a file, or a directory with all its contents, as a tar archive to a file descriptor. Returns as
@@ -1385,24 +1354,15 @@ int64_t ubtrfs_export_tar(const struct ubtrfs_subvolume *subvolume,
                           void *data);
 
 /**
- * Unpacks a tar archive, compressed or not, from a file descriptor into a directory. Existing files are replaced.
- * Returns as ubtrfs_copy_tree.
+ * Unpacks a tar archive, compressed or not, from a file descriptor into a directory. Existing files are replaced. Only
+ * the umask of the options, which may be NULL, has an effect. Returns as ubtrfs_copy_tree.
  */
 int64_t ubtrfs_import_tar(const struct ubtrfs_subvolume *subvolume,
                           int fd,
                           const char *dir,
+                          const struct ubtrfs_transfer_options *options,
                           ubtrfs_progress_callback progress,
                           void *data);
-
-/**
- * Unpacks an archive as ubtrfs_import_tar. Only the umask of the options, which may be NULL, has an effect.
- */
-int64_t ubtrfs_import_tar_with(const struct ubtrfs_subvolume *subvolume,
-                               int fd,
-                               const char *dir,
-                               const struct ubtrfs_transfer_options *options,
-                               ubtrfs_progress_callback progress,
-                               void *data);
 
 /**
  * Removes a file, or a directory with all its contents, and continues after files that cannot be removed. Symbolic
@@ -1425,24 +1385,15 @@ int ubtrfs_send(const struct ubtrfs_subvolume *subvolume,
 
 /**
  * Creates the subvolumes of a stream, read from a file descriptor, in a directory. Nothing outside of them is changed,
- * even by a malicious stream. The progress callback, which may be NULL, receives the name of each with
- * UBTRFS_EVENT_FINISHED. If it cancels the call, the incomplete subvolume is kept, and is writable.
+ * even by a malicious stream. The options and the progress callback may be NULL. The callback receives the name of each
+ * subvolume with UBTRFS_EVENT_FINISHED. If it cancels the call, the incomplete subvolume is kept, and is writable.
  */
 int ubtrfs_receive(const struct ubtrfs_subvolume *subvolume,
                    const char *dir,
                    int fd,
+                   const struct ubtrfs_receive_options *options,
                    ubtrfs_progress_callback progress,
                    void *data);
-
-/**
- * Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL.
- */
-int ubtrfs_receive_with(const struct ubtrfs_subvolume *subvolume,
-                        const char *dir,
-                        int fd,
-                        const struct ubtrfs_receive_options *options,
-                        ubtrfs_progress_callback progress,
-                        void *data);
 
 /**
  * Lists the changes from one read-only subvolume to another, in the order of paths. Commits first. If the callback

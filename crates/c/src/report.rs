@@ -268,23 +268,12 @@ pub unsafe extern "C" fn ubtrfs_volume_device_errors(
     })
 }
 
-/// Discards all unused space on the devices, which shrinks an image file. Commits first. Returns the number of
-/// discarded bytes.
+/// Discards unused space on the devices, which shrinks an image file. Commits first. Returns the number of discarded
+/// bytes. The range begins at the address `start` within the volume and has `len` bytes: 0 and UINT64_MAX are the whole
+/// volume. Free extents below `min_bytes` are skipped. Unallocated space has no address, and is always trimmed. The
+/// callback may be NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_volume_trim(volume: *const ubtrfs_volume) -> i64 {
-    size(|| {
-        // SAFETY: see the head of the header.
-        let handle = unsafe { handle(volume)? };
-        let trimmed = handle.volume.trim(&TrimOptions::new(), &mut ())?;
-        Ok(usize::try_from(trimmed).unwrap_or(usize::MAX))
-    })
-}
-
-/// Discards a part of the unused space, as ubtrfs_volume_trim. The range begins at the address `start` within the
-/// volume and has `len` bytes, which may be UINT64_MAX. Free extents below `min_bytes` are skipped. Unallocated space
-/// has no address, and is always trimmed. The callback may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_volume_trim_with(
+pub unsafe extern "C" fn ubtrfs_volume_trim(
     volume: *const ubtrfs_volume,
     start: u64,
     len: u64,

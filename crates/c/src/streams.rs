@@ -134,23 +134,10 @@ pub unsafe extern "C" fn ubtrfs_send(
 }
 
 /// Creates the subvolumes of a stream, read from a file descriptor, in a directory. Nothing outside of them is changed,
-/// even by a malicious stream. The progress callback, which may be NULL, receives the name of each with
-/// UBTRFS_EVENT_FINISHED. If it cancels the call, the incomplete subvolume is kept, and is writable.
+/// even by a malicious stream. The options and the progress callback may be NULL. The callback receives the name of each
+/// subvolume with UBTRFS_EVENT_FINISHED. If it cancels the call, the incomplete subvolume is kept, and is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive(
-    subvolume: *const ubtrfs_subvolume,
-    dir: *const c_char,
-    fd: c_int,
-    progress: ubtrfs_progress_callback,
-    data: *mut c_void,
-) -> c_int {
-    // SAFETY: see the head of the header.
-    unsafe { ubtrfs_receive_with(subvolume, dir, fd, ptr::null(), progress, data) }
-}
-
-/// Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_receive_with(
     subvolume: *const ubtrfs_subvolume,
     dir: *const c_char,
     fd: c_int,

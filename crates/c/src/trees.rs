@@ -30,24 +30,11 @@ unsafe fn transfer(
     Ok(meter.problems)
 }
 
-/// Copies a file, or a directory with all its contents, to another path. Data is shared. Returns the number of problems:
-/// files that could not be copied, or only in part. The progress callback, which may be NULL, receives each problem.
+/// Copies a file, or a directory with all its contents, to a path in this or another subvolume, which may belong to
+/// another volume. Data is shared within a volume. The options may be NULL. Returns the number of problems: files that
+/// could not be copied, or only in part. The progress callback, which may be NULL, receives each problem.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_copy_tree(
-    subvolume: *const ubtrfs_subvolume,
-    from: *const c_char,
-    to: *const c_char,
-    progress: ubtrfs_progress_callback,
-    data: *mut c_void,
-) -> i64 {
-    // SAFETY: see the head of the header.
-    unsafe { ubtrfs_copy_tree_with(subvolume, from, subvolume, to, ptr::null(), progress, data) }
-}
-
-/// Copies as ubtrfs_copy_tree, with options, to a path in a subvolume that may belong to another volume. The options
-/// may be NULL. Data is shared within a volume.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_copy_tree_with(
     subvolume: *const ubtrfs_subvolume,
     from: *const c_char,
     to_subvolume: *const ubtrfs_subvolume,
@@ -76,22 +63,9 @@ pub unsafe extern "C" fn ubtrfs_copy_tree_with(
 }
 
 /// Copies a file of the host, or a directory with all its contents, into the volume. Symbolic links are copied as
-/// links. Returns as ubtrfs_copy_tree.
+/// links. The options may be NULL. Returns as ubtrfs_copy_tree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_copy_from_host(
-    subvolume: *const ubtrfs_subvolume,
-    host: *const c_char,
-    to: *const c_char,
-    progress: ubtrfs_progress_callback,
-    data: *mut c_void,
-) -> i64 {
-    // SAFETY: see the head of the header.
-    unsafe { ubtrfs_copy_from_host_with(subvolume, host, to, ptr::null(), progress, data) }
-}
-
-/// Copies as ubtrfs_copy_from_host, with options, which may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_copy_from_host_with(
     subvolume: *const ubtrfs_subvolume,
     host: *const c_char,
     to: *const c_char,
@@ -111,22 +85,10 @@ pub unsafe extern "C" fn ubtrfs_copy_from_host_with(
     })
 }
 
-/// Copies a file, or a directory with all its contents, to the host. Returns as ubtrfs_copy_tree.
+/// Copies a file, or a directory with all its contents, to the host. The options may be NULL. Returns as
+/// ubtrfs_copy_tree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_copy_to_host(
-    subvolume: *const ubtrfs_subvolume,
-    from: *const c_char,
-    host: *const c_char,
-    progress: ubtrfs_progress_callback,
-    data: *mut c_void,
-) -> i64 {
-    // SAFETY: see the head of the header.
-    unsafe { ubtrfs_copy_to_host_with(subvolume, from, host, ptr::null(), progress, data) }
-}
-
-/// Copies as ubtrfs_copy_to_host, with options, which may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_copy_to_host_with(
     subvolume: *const ubtrfs_subvolume,
     from: *const c_char,
     host: *const c_char,
@@ -168,23 +130,10 @@ pub unsafe extern "C" fn ubtrfs_export_tar(
     })
 }
 
-/// Unpacks a tar archive, compressed or not, from a file descriptor into a directory. Existing files are replaced.
-/// Returns as ubtrfs_copy_tree.
+/// Unpacks a tar archive, compressed or not, from a file descriptor into a directory. Existing files are replaced. Only
+/// the umask of the options, which may be NULL, has an effect. Returns as ubtrfs_copy_tree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_import_tar(
-    subvolume: *const ubtrfs_subvolume,
-    fd: c_int,
-    dir: *const c_char,
-    progress: ubtrfs_progress_callback,
-    data: *mut c_void,
-) -> i64 {
-    // SAFETY: see the head of the header.
-    unsafe { ubtrfs_import_tar_with(subvolume, fd, dir, ptr::null(), progress, data) }
-}
-
-/// Unpacks an archive as ubtrfs_import_tar. Only the umask of the options, which may be NULL, has an effect.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ubtrfs_import_tar_with(
     subvolume: *const ubtrfs_subvolume,
     fd: c_int,
     dir: *const c_char,

@@ -243,7 +243,7 @@ fn streams_and_trees_refuse_what_is_none() {
     // SAFETY: as the header requires.
     unsafe {
         assert_eq!(ubtrfs_send(root, ptr::null(), -1), -libc::EBADF);
-        let refused = ubtrfs_receive(root, c"/".as_ptr(), -1, nobody, data);
+        let refused = ubtrfs_receive(root, c"/".as_ptr(), -1, ptr::null(), nobody, data);
         assert_eq!(refused, -libc::EBADF);
         assert_eq!(ubtrfs_send(root, ptr::null(), 2), -libc::EPERM);
         let options = ubtrfs_send_options {
@@ -264,7 +264,7 @@ fn streams_and_trees_refuse_what_is_none() {
         assert_eq!(ubtrfs_send(root, &raw const options, 2), -libc::EINVAL);
         assert_eq!(ubtrfs_changes(root, root, None, data), -libc::EINVAL);
         let (none, to) = (c"/none".as_ptr(), c"/to".as_ptr());
-        let copied = ubtrfs_copy_tree(root, none, to, None, data);
+        let copied = ubtrfs_copy_tree(root, none, root, to, ptr::null(), None, data);
         assert_eq!(copied, -i64::from(libc::ENOENT));
         assert_eq!(
             ubtrfs_export_tar(root, to, -1, None, data),

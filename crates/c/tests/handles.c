@@ -107,7 +107,7 @@ static void call(struct handles *of)
     CHECK(ubtrfs_volume_subvolumes(of->volume, no_subvolume, NULL) == -EBUSY);
     CHECK(ubtrfs_volume_group(of->volume, not_called, NULL) == -EBUSY);
     CHECK(ubtrfs_volume_set_label(of->volume, "child") == -EBUSY);
-    CHECK(ubtrfs_volume_trim(of->volume) == -EBUSY && ubtrfs_volume_sync(of->volume) == -EBUSY);
+    CHECK(ubtrfs_volume_trim(of->volume, 0, UINT64_MAX, 0, NULL, NULL) == -EBUSY && ubtrfs_volume_sync(of->volume) == -EBUSY);
     close_and_free(of);
 }
 
@@ -154,7 +154,7 @@ static void use_after_close(struct handles *of)
     CHECK(ubtrfs_truncate(of->file, 0) == -EROFS && ubtrfs_fsync(of->file) == -EROFS);
     CHECK(ubtrfs_mkdir(of->root, "/late", 0755) == -EROFS && ubtrfs_unlink(of->root, "/file") == -EROFS);
     CHECK(ubtrfs_open(of->root, "/late", O_WRONLY | O_CREAT, 0644, &file) == -EROFS);
-    CHECK(ubtrfs_copy_tree(of->root, "/file", "/late", NULL, NULL) == -EROFS);
+    CHECK(ubtrfs_copy_tree(of->root, "/file", of->root, "/late", NULL, NULL, NULL) == -EROFS);
     CHECK(strstr(ubtrfs_error_message(), "the volume is closed"));
     CHECK(ubtrfs_pread(of->file, data, 6, 0) == 6 && !memcmp(data, "before", 6));
     CHECK(ubtrfs_stat(of->root, "/file", &stat) == 0 && stat.size == 16);

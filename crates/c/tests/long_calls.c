@@ -104,7 +104,7 @@ static int64_t import_anew(const struct ubtrfs_subvolume *root, const struct ubt
                            struct heard *heard)
 {
     int fd = opened("tree.tar", O_RDONLY);
-    int64_t result = ubtrfs_import_tar_with(root, fd, "/unpacked", options, hear, heard);
+    int64_t result = ubtrfs_import_tar(root, fd, "/unpacked", options, hear, heard);
     close(fd);
     return result;
 }
@@ -121,7 +121,7 @@ static int receive_anew(const struct ubtrfs_subvolume *root, const char *dir,
                         const struct ubtrfs_receive_options *options, struct heard *heard)
 {
     int fd = opened("stream", O_RDONLY);
-    int result = ubtrfs_receive_with(root, dir, fd, options, hear, heard);
+    int result = ubtrfs_receive(root, dir, fd, options, hear, heard);
     close(fd);
     return result;
 }
@@ -132,13 +132,13 @@ static void transfer(const struct ubtrfs_subvolume *root, const struct ubtrfs_su
     struct heard heard;
 
     CHECK(ubtrfs_transfer_options_new(&options) == 0);
-    TWICE(heard, ubtrfs_copy_from_host_with(root, "tree", "/tree", options, hear, &heard), 0);
+    TWICE(heard, ubtrfs_copy_from_host(root, "tree", "/tree", options, hear, &heard), 0);
     CHECK(heard.has_path && heard.files == 3 && heard.bytes >= 3 << 20);
-    TWICE(heard, ubtrfs_copy_tree_with(root, "/tree", root, "/shared", options, hear, &heard), 0);
+    TWICE(heard, ubtrfs_copy_tree(root, "/tree", root, "/shared", options, hear, &heard), 0);
     CHECK(heard.files == 3);
-    TWICE(heard, ubtrfs_copy_tree_with(root, "/tree", other, "/tree", options, hear, &heard), 0);
+    TWICE(heard, ubtrfs_copy_tree(root, "/tree", other, "/tree", options, hear, &heard), 0);
     CHECK(heard.files == 3 && heard.bytes >= 3 << 20);
-    TWICE(heard, ubtrfs_copy_to_host_with(root, "/tree", "back", options, hear, &heard), 0);
+    TWICE(heard, ubtrfs_copy_to_host(root, "/tree", "back", options, hear, &heard), 0);
     CHECK(heard.bytes >= 3 << 20 && access("back/file", R_OK) == 0);
     TWICE(heard, export_anew(root, &heard), 0);
     CHECK(heard.bytes >= 3 << 20);
@@ -148,11 +148,11 @@ static void transfer(const struct ubtrfs_subvolume *root, const struct ubtrfs_su
 
     listen(&heard, 0);
     CHECK(unlink("back/file") == 0 && mkdir("back/file", 0755) == 0);
-    CHECK(ubtrfs_copy_to_host_with(root, "/tree", "back", options, hear, &heard) == 1);
+    CHECK(ubtrfs_copy_to_host(root, "/tree", "back", options, hear, &heard) == 1);
     CHECK(heard.problems == 1);
     listen(&heard, 0);
-    CHECK(ubtrfs_copy_to_host(root, "/tree", "back", hear, &heard) == 1 && heard.problems == 1);
-    CHECK(ubtrfs_copy_to_host(root, "/tree", "back", NULL, NULL) == 1);
+    CHECK(ubtrfs_copy_to_host(root, "/tree", "back", NULL, hear, &heard) == 1 && heard.problems == 1);
+    CHECK(ubtrfs_copy_to_host(root, "/tree", "back", NULL, NULL, NULL) == 1);
 
     CHECK(ubtrfs_transfer_options_set(options, "reflink", "sometimes") == -EINVAL);
     CHECK(ubtrfs_transfer_options_set(options, "reflink", "never") == 0);
@@ -165,7 +165,7 @@ static void transfer(const struct ubtrfs_subvolume *root, const struct ubtrfs_su
     CHECK(ubtrfs_mkdir(root, "/into", 0755) == 0);
     CHECK(ubtrfs_symlink(root, "/tree", "/link") == 0);
     listen(&heard, 0);
-    CHECK(ubtrfs_copy_tree_with(root, "/link", root, "/into", options, hear, &heard) == 0);
+    CHECK(ubtrfs_copy_tree(root, "/link", root, "/into", options, hear, &heard) == 0);
     CHECK(heard.bytes >= 3 << 20);
     {
         struct ubtrfs_stat stat;
@@ -306,12 +306,12 @@ int main(int argc, char **argv)
     stream(root, other_root);
 
     listen(&heard, 1);
-    CHECK(ubtrfs_volume_trim_with(volume, 0, UINT64_MAX, 4096, hear, &heard) == -EINTR);
+    CHECK(ubtrfs_volume_trim(volume, 0, UINT64_MAX, 4096, hear, &heard) == -EINTR);
     CHECK(heard.calls == 1);
     listen(&heard, 0);
-    CHECK(ubtrfs_volume_trim_with(volume, 0, UINT64_MAX, 4096, hear, &heard) > 0);
+    CHECK(ubtrfs_volume_trim(volume, 0, UINT64_MAX, 4096, hear, &heard) > 0);
     CHECK(heard.calls > 1 && heard.bytes > 0);
-    CHECK(ubtrfs_volume_trim_with(volume, 0, 1, 0, NULL, NULL) == -EINVAL);
+    CHECK(ubtrfs_volume_trim(volume, 0, 1, 0, NULL, NULL) == -EINVAL);
 
     ubtrfs_subvolume_free(other_root);
     ubtrfs_subvolume_free(root);

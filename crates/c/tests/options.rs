@@ -116,7 +116,11 @@ fn devices_are_listed_and_told_of_free_space() {
         let data = (&raw mut listed).cast();
         assert_eq!(ubtrfs_volume_devices(volume, Some(list_device), data), 0);
         assert_eq!(ubtrfs_volume_devices(volume, None, data), -libc::EINVAL);
-        assert!(ubtrfs_volume_trim(volume) > 0, "{}", message());
+        assert!(
+            ubtrfs_volume_trim(volume, 0, u64::MAX, 0, None, ptr::null_mut()) > 0,
+            "{}",
+            message()
+        );
         assert_eq!(ubtrfs_volume_close(volume), 0);
     }
     let size = 512 << 20;
