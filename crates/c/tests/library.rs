@@ -151,7 +151,7 @@ fn programs_of_the_page_make_volumes() {
     let page = Path::new(HERE).join("../../docs/embedding.md");
     let page = fs::read_to_string(page).unwrap();
     let programs: Vec<&str> = page.split("```c\n").skip(1).collect();
-    assert_eq!(programs.len(), 2);
+    assert_eq!(programs.len(), 3);
     for code in programs {
         let source = scratch.path().join("page.c");
         fs::write(&source, code.split_once("```").unwrap().0).unwrap();
