@@ -35,7 +35,7 @@ use crate::walk::WalkOptions;
 /// let mut found = Vec::new();
 /// for dir in root.walk_dirs("/data", &WalkOptions::new().sort_by_name(true))? {
 ///     let dir = dir?;
-///     found.push((dir.path().to_owned(), dir.entries().len()));
+///     found.push((dir.path.to_path_buf(), dir.entries.len()));
 /// }
 /// assert_eq!(found, [(Path::new("/data").to_owned(), 2), (Path::new("/data/old").to_owned(), 0)]);
 /// # Ok(())
@@ -56,22 +56,21 @@ pub struct WalkDirs {
 
 /// A directory of a walk with its entries. [`WalkDirs`] has an example.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct ListedDir {
+    /// The path of the start, as it was given, joined with the names below it.
+    pub path: Arc<Path>,
+    /// The entries that are not skipped.
+    pub entries: Vec<DirEntry>,
+    /// The error that ended the listing early.
+    pub failure: Option<Error>,
     engine: Engine,
     id: FileId,
     /// The root of the subvolume that was walked.
     top: FileId,
-    path: Arc<Path>,
-    entries: Vec<DirEntry>,
-    failure: Option<Error>,
 }
 
 impl ListedDir {
-    /// Returns the path of the start, as it was given, joined with the names below it.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Opens the directory itself, without a new path lookup.
     pub fn open(&self) -> Dir {
         Dir::listed(&self.engine, self.id, self.top, self.path.to_path_buf())
@@ -91,16 +90,6 @@ impl ListedDir {
         };
         let parent = parent.naming("open directory", &path)?;
         Ok(Dir::listed(&self.engine, parent, self.top, path))
-    }
-
-    /// Returns the entries that are not skipped.
-    pub fn entries(&self) -> &[DirEntry] {
-        &self.entries
-    }
-
-    /// Returns the error that ended the listing early.
-    pub fn failure(&self) -> Option<&Error> {
-        self.failure.as_ref()
     }
 }
 

@@ -390,10 +390,8 @@ fn builder_says_how_data_is_written() {
     assert!(taken_by(&make(Volume::builder().compress(zstd)), &content) < 1 << 20);
 
     assert_eq!(taken_by(&plain, b"small"), 0);
-    assert_eq!(
-        taken_by(&make(Volume::builder().max_inline_bytes(0)), b"small"),
-        4096
-    );
+    let not_inline = Volume::builder().set("max_inline_bytes", "0").unwrap();
+    assert_eq!(taken_by(&make(not_inline), b"small"), 4096);
 
     let in_place = make(Volume::builder().no_data_cow(true));
     in_place.root().write("/file", &content).unwrap();

@@ -405,12 +405,12 @@ fn directories_are_listed_as_a_whole_before_those_in_them() {
         let mut lines = Vec::new();
         while let Some(dir) = walk.next() {
             let dir = dir.unwrap();
-            assert!(dir.failure().is_none());
-            let names = dir.entries().iter().map(|entry| entry.file_name());
+            assert!(dir.failure.is_none());
+            let names = dir.entries.iter().map(|entry| entry.file_name());
             let names = names.map(|name| name.into_string().unwrap());
             let names = names.collect::<Vec<_>>().join(" ");
-            lines.push(format!("{}: {names}", dir.path().display()));
-            if dir.path() == Path::new(skipped) {
+            lines.push(format!("{}: {names}", dir.path.display()));
+            if *dir.path == *Path::new(skipped) {
                 walk.skip_below();
             }
         }

@@ -798,7 +798,7 @@ fn paths_of_entries_lead_nowhere_else() {
         assert_eq!(walked, [path.clone(), path.join("file")]);
         let listed = root.walk_dirs(dir, &WalkOptions::new()).unwrap();
         let listed: Vec<_> = listed.map(|dir| dir.unwrap()).collect();
-        let paths: Vec<&Path> = listed.iter().map(|dir| dir.path()).collect();
+        let paths: Vec<&Path> = listed.iter().map(|dir| &*dir.path).collect();
         assert_eq!(paths, [Path::new(dir), &path]);
         // Directories are nevertheless found at such paths.
         let itself = listed[1].open().metadata().unwrap();

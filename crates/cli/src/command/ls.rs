@@ -127,7 +127,7 @@ impl Ls {
                 writeln!(console.out)?;
             }
             if headings {
-                layout.print_name(&mut console.out, &shown(location, dir.path()))?;
+                layout.print_name(&mut console.out, &shown(location, &dir.path))?;
                 writeln!(console.out, ":")?;
             }
             self.list_directory(console, layout, location, &dir)?;
@@ -145,7 +145,7 @@ impl Ls {
         location: &Location,
         dir: &ListedDir,
     ) -> anyhow::Result<()> {
-        if let Some(error) = dir.failure() {
+        if let Some(error) = &dir.failure {
             cannot_list(console, location, error);
         }
         if self.all {
@@ -155,7 +155,7 @@ impl Ls {
                 Err(error) => long::cannot_stat(b"..", &error, console),
             }
         }
-        for entry in dir.entries() {
+        for entry in &dir.entries {
             let name = entry.file_name();
             layout.add(name.as_bytes(), Listed::Entry(entry), console);
         }

@@ -3,7 +3,7 @@
 //! Each option is a row of one table: documentation, setter, place of the value, and words of `mount -o`. From the table
 //! are made:
 //!
-//! - the setters of [`OpenOptions`] and of the library's builder
+//! - the setters of [`OpenOptions`], and of the library's builder unless the row is `[seldom]`
 //! - the options of C and Python, by name ([`OpenOption`])
 //! - words of mounts, with their help texts and completions
 
@@ -31,8 +31,8 @@ pub use self::mount_word::{
 pub use self::named::{OpenOption, OptionError, volume_words};
 pub use self::value::OptionKind;
 
-/// Calls a macro with the table of options. The columns are the documentation, which names no language, the setter, the
-/// place of the value, the value, and words of `mount -o`.
+/// Calls a macro with the table of options. The columns are the documentation, which names no language, whether programs
+/// set it seldom, the setter, the place of the value, the value, and words of `mount -o`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_open_options {
@@ -59,17 +59,17 @@ macro_rules! with_open_options {
                 [Word::value("memory", "BYTES", set_memory).in_group(WordGroup::Ours)];
 
             /// Sets the size of the cache of tree blocks, in bytes.
-            cache_bytes(bytes: u64) => cache_bytes = bytes;
+            [seldom] cache_bytes(bytes: u64) => cache_bytes = bytes;
 
             /// Sets the size of the cache of decompressed extents, in bytes.
-            decompressed_bytes(bytes: u64) => decompressed_bytes = bytes;
+            [seldom] decompressed_bytes(bytes: u64) => decompressed_bytes = bytes;
 
             /// Sets the memory limit for the changes of one transaction, in bytes. Operations wait if a transaction
             /// uses it up while the previous one is being committed.
-            delta_bytes(bytes: u64) => delta_bytes = bytes;
+            [seldom] delta_bytes(bytes: u64) => delta_bytes = bytes;
 
             /// Sets the memory limit for buffered data, in bytes. A write beyond it first writes data back.
-            buffer_bytes(bytes: u64) => data.buffer_bytes = bytes;
+            [seldom] buffer_bytes(bytes: u64) => data.buffer_bytes = bytes;
 
             /// Sets the longest time that a change stays uncommitted. Without one, the caller's thread commits, only on
             /// request and under memory pressure.
@@ -93,7 +93,7 @@ macro_rules! with_open_options {
             ];
 
             /// Writes back the data of all files when one file is synced.
-            flush_on_commit(flush_on_commit: bool) => data.flush_on_commit = flush_on_commit, [
+            [seldom] flush_on_commit(flush_on_commit: bool) => data.flush_on_commit = flush_on_commit, [
                 Word::flag("flushoncommit", |options| options.data.flush_on_commit = true).live(),
                 Word::flag("noflushoncommit", |options| options.data.flush_on_commit = false)
                     .live().opposite(),
@@ -108,16 +108,16 @@ macro_rules! with_open_options {
 
             /// Distrusts the free-space tree, and rebuilds it in the first commit that has room for it. The volume
             /// commits even if nothing else changes. Only for writing; no effect on a volume without such a tree.
-            clear_free_space_tree(clear: bool) => clear_free_space_tree = clear,
+            [seldom] clear_free_space_tree(clear: bool) => clear_free_space_tree = clear,
                 [Word::flag("clear_cache", |options| options.clear_free_space_tree = true)];
 
             /// Adds a free-space tree to a volume without one, and drops its free-space caches, like the kernel's mount
             /// option `space_cache=v2`. Only for writing.
-            free_space_tree(wanted: bool) => free_space_tree = wanted,
+            [seldom] free_space_tree(wanted: bool) => free_space_tree = wanted,
                 [Word::optional_value("space_cache", "v2", set_space_cache).values(&["v2"])];
 
             /// Enables POSIX ACLs. If disabled, new files get no ACL, and stored ACLs are ignored but kept.
-            acls(acls: bool) => acls = acls, [
+            [seldom] acls(acls: bool) => acls = acls, [
                 Word::flag("noacl", |options| options.acls = false),
                 Word::flag("acl", |options| options.acls = true).opposite(),
             ];
@@ -135,7 +135,7 @@ macro_rules! with_open_options {
 
             /// Sets the size of the largest inline file, in bytes; 0 disables inline files. The limit is the room in a
             /// leaf and, unless the file is compressed, less than a sector.
-            max_inline_bytes(bytes: u64) => data.max_inline_bytes = bytes,
+            [seldom] max_inline_bytes(bytes: u64) => data.max_inline_bytes = bytes,
                 [Word::value("max_inline", "BYTES", set_max_inline).live()];
 
             /// Overwrites new files in place, without checksums and compression, like `-o nodatacow`.
@@ -247,8 +247,8 @@ const MAX_COMMIT_SECONDS: u64 = u32::MAX as u64;
 
 /// Defines the methods of [`OpenOptions`] that set options.
 macro_rules! setters {
-    ($($(#[doc = $doc:literal])* $name:ident($arg:ident: $ty:ty) => $($place:ident).+ = $value:expr
-        $(, [$($word:expr),* $(,)?])?;)*) => {$(
+    ($($(#[doc = $doc:literal])* $([$seldom:ident])? $name:ident($arg:ident: $ty:ty)
+        => $($place:ident).+ = $value:expr $(, [$($word:expr),* $(,)?])?;)*) => {$(
         $(#[doc = $doc])*
         #[must_use]
         pub fn $name(mut self, $arg: $ty) -> Self {
@@ -260,8 +260,8 @@ macro_rules! setters {
 
 /// Defines the table of options by name.
 macro_rules! rows {
-    ($($(#[doc = $doc:literal])* $name:ident($arg:ident: $ty:ty) => $($place:ident).+ = $value:expr
-        $(, [$($word:expr),* $(,)?])?;)*) => {
+    ($($(#[doc = $doc:literal])* $([$seldom:ident])? $name:ident($arg:ident: $ty:ty)
+        => $($place:ident).+ = $value:expr $(, [$($word:expr),* $(,)?])?;)*) => {
         /// The options of a volume, in the order of documentation.
         pub static OPEN_OPTIONS: &[OpenOption] = &[$(OpenOption {
             name: stringify!($name),

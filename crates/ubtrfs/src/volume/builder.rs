@@ -101,24 +101,32 @@ impl ClearedLog {
     }
 }
 
-/// Methods of [`Builder`] that set options of the engine.
+/// Methods of [`Builder`] that set options of the engine, except those that programs seldom choose.
 macro_rules! forward {
-    ($($(#[doc = $doc:literal])* $name:ident($arg:ident: $ty:ty) => $($place:ident).+ = $value:expr
-        $(, [$($word:expr),* $(,)?])?;)*) => {$(
+    ($($(#[doc = $doc:literal])* $([$seldom:ident])? $name:ident($arg:ident: $ty:ty)
+        => $($place:ident).+ = $value:expr $(, [$($word:expr),* $(,)?])?;)*) => {
+        $(setter! { $([$seldom])? $(#[doc = $doc])* $name($arg: $ty) })*
+    };
+}
+
+macro_rules! setter {
+    ([seldom] $($option:tt)*) => {};
+    ($(#[doc = $doc:literal])* $name:ident($arg:ident: $ty:ty)) => {
         $(#[doc = $doc])*
         #[must_use]
         pub fn $name(mut self, $arg: $ty) -> Builder {
             self.options = self.options.$name($arg);
             self
         }
-    )*};
+    };
 }
 
 impl Builder {
     ubtrfs_fs::with_open_options! { forward }
 
-    /// Sets an option by its name, which is the name of a method, from text. [`OPEN_OPTIONS`](crate::OPEN_OPTIONS) is
-    /// the list of names, for programs that read options from a file or the command line.
+    /// Sets an option by its name from text, for programs that read options from a file or the command line.
+    /// [`OPEN_OPTIONS`](crate::OPEN_OPTIONS) lists all options. Those that programs seldom choose, such as the shares
+    /// of single caches, have no method of their own.
     ///
     /// ```
     /// use std::io::ErrorKind;
@@ -126,7 +134,7 @@ impl Builder {
     ///
     /// # fn main() -> Result<(), ubtrfs::Error> {
     /// let mut builder = Volume::builder();
-    /// for option in ["compress=zstd:3", "memory_bytes=128m"] {
+    /// for option in ["compress=zstd:3", "max_inline_bytes=0"] {
     ///     let (name, value) = option.split_once('=').expect("a value");
     ///     builder = builder.set(name, value)?;
     /// }
