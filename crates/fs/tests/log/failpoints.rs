@@ -111,7 +111,7 @@ fn is_committed_instead(point: Failpoint) -> bool {
 }
 
 /// Fault numbers of superblock copies, or of a device's superblocks, that are one commit old.
-const STALE_SUPERBLOCKS: &[u16] = &[104, 105];
+pub(crate) const STALE_SUPERBLOCKS: &[u16] = &[104, 105];
 
 fn fails_at(base: &[MemDevice], steps: &[Step], nth: usize, point: Failpoint) {
     let what = format!("{point:?}, failpoint {nth} of {steps:?}");
