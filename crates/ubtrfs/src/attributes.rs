@@ -176,9 +176,11 @@ impl Subvolume {
 
     /// Sets an attribute. Links are followed.
     ///
-    /// An ACL in the kernel's format also changes the permission bits. The attribute `btrfs.compression` sets the
-    /// compression of data written from now on, and of new files of a directory: `zlib`, `lzo` or `zstd`, optionally
-    /// with a level as in `zstd:3`, or `none` regardless of the options of the volume.
+    /// An ACL in the kernel's format also changes the permission bits.
+    ///
+    /// The attribute `btrfs.compression` applies to data written from now on, and to new files of a directory. Its values
+    /// are `zlib`, `lzo` and `zstd`, also with a level as in `zstd:3`. With `none` nothing is compressed, regardless of
+    /// the options of the volume.
     ///
     /// # Errors
     ///

@@ -31,8 +31,8 @@ pub use self::mount_word::{
 pub use self::named::{OpenOption, OptionError, volume_words};
 pub use self::value::OptionKind;
 
-/// Calls a macro with the table of options. The columns are the documentation, which names no language, whether programs
-/// set it seldom, the setter, the place of the value, the value, and words of `mount -o`.
+/// Calls a macro with the table of options. The columns are the documentation, which names no language, the mark
+/// `[seldom]`, the setter, the place of the value, the value, and words of `mount -o`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_open_options {
