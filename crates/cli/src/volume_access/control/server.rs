@@ -18,9 +18,7 @@ use rustix::process::geteuid;
 use ubtrfs_device::thread;
 use ubtrfs_fs::Volume;
 use ubtrfs_fuse::caller::{Caller, Peer, administer_mount, caller_of, is_our_user};
-use ubtrfs_fuse::mount::{
-    ControlPoint, MountError, MountService, Teardown, is_read_only_to,
-};
+use ubtrfs_fuse::mount::{ControlPoint, MountError, MountService, Teardown, is_read_only_to};
 
 use super::GROUPS;
 use super::protocol::{

@@ -10,7 +10,7 @@ use ubtrfs::{MemDevice, Mkfs};
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fs::OpenOptions;
-use ubtrfs_fuse::mount::Nonce;
+use ubtrfs_fuse::mount::{LiveOptions, Nonce};
 
 use super::*;
 use crate::invocation::command_line::PROGRAM;
