@@ -66,6 +66,7 @@ pub(crate) use xattr::find_xattr;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use ubtrfs_format::ids::RootId;
 use ubtrfs_storage::roots::{Roots, Tree};
 use ubtrfs_storage::{EditEstimate, FileId, Reservation, TransactionHandle, TransactionManager};
 
@@ -117,8 +118,12 @@ impl Inodes {
     }
 
     /// Reserves for an operation (`TransactionManager::reserve_metadata`).
-    pub(crate) fn reserve_metadata(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
-        Ok(self.transactions()?.reserve_metadata(cost)?)
+    pub(crate) fn reserve_metadata(
+        &self,
+        subvolume: RootId,
+        cost: EditEstimate,
+    ) -> Result<Reservation<'_>> {
+        Ok(self.transactions()?.reserve_metadata(subvolume, cost)?)
     }
 
     /// Joins the running transaction (`TransactionManager::join_transaction`).

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use ubtrfs_device::nonblocking;
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 use ubtrfs_storage::{EditEstimate, FileId, Reservation, lock};
 
@@ -274,7 +275,7 @@ impl Files {
         let extents = self.extents_to_share(src, dst, share)?;
         let mut writes = self.writes_data(src, dst, share)?;
         loop {
-            let (delalloc, step) = self.reserve_for_clone(writes, extents)?;
+            let (delalloc, step) = self.reserve_for_clone(dst.id.root, writes, extents)?;
             let mut pair = Pair::lock(src, dst)?;
             pair.write_back(self)?;
             if writes || !self.writes_data(src, dst, share)? {
@@ -317,6 +318,7 @@ impl Files {
     /// With `writes_data` it also reserves data space. Also returns the most extents that a step may change.
     fn reserve_for_clone(
         &self,
+        subvolume: RootId,
         writes_data: bool,
         extents: usize,
     ) -> Result<(DelallocReservation, usize)> {
@@ -328,13 +330,16 @@ impl Files {
             0
         };
         let step = extents.clamp(LEAST_STEP, STEP);
-        match self.inodes.reserve_delalloc(data_bytes, cost_of(step)) {
+        match self
+            .inodes
+            .reserve_delalloc(subvolume, data_bytes, cost_of(step))
+        {
             Err(error) if error.is_no_space() && step > LEAST_STEP => {}
             delalloc => return Ok((delalloc?, step)),
         }
         let delalloc = self
             .inodes
-            .reserve_delalloc(data_bytes, cost_of(LEAST_STEP))?;
+            .reserve_delalloc(subvolume, data_bytes, cost_of(LEAST_STEP))?;
         Ok((delalloc, LEAST_STEP))
     }
 

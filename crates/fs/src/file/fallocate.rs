@@ -10,6 +10,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_storage::{DiskExtent, EditEstimate, FREEING_ITEMS, FileId, Reservation};
 
@@ -208,7 +209,8 @@ impl Files {
             }
             let zeros = vec![0; (edge.end - edge.start) as usize];
             let cost = self.inodes.cost_of_times();
-            let need = DelallocReservation::nocow(&self.inodes, 2 * sectorsize, cost)?;
+            let need =
+                DelallocReservation::nocow(&self.inodes, inode.id.root, 2 * sectorsize, cost)?;
             self.write_nocow_only(inode, WriteTarget::At(edge.start), &zeros, need)?;
         }
         if whole.is_empty() {
@@ -240,11 +242,13 @@ impl Files {
             let old_extents = self.extents_in(inode, touched.clone(), STEP)?;
             // New extents may appear before, behind and between the existing ones.
             let most_extents = (2 * old_extents + 1).saturating_add(extra_extents as usize);
-            let (edges, steps) = self.reserve_steps(mode, small_bytes, most_extents)?;
-            let space = match self
-                .inodes
-                .reserve_delalloc(data_bytes, EditEstimate::default())
-            {
+            let (edges, steps) =
+                self.reserve_steps(inode.id.root, mode, small_bytes, most_extents)?;
+            let space = match self.inodes.reserve_delalloc(
+                inode.id.root,
+                data_bytes,
+                EditEstimate::default(),
+            ) {
                 // Write-back during the reservation gave buffered data its extents, so the range needs less
                 // now. Count again.
                 Err(error)
@@ -307,18 +311,23 @@ impl Files {
     /// if there is no room for more.
     fn reserve_steps(
         &self,
+        subvolume: RootId,
         mode: Fallocate,
         data_bytes: u64,
         most_extents: usize,
     ) -> Result<(DelallocReservation, Steps)> {
         let steps = Steps::of(mode, false, most_extents);
-        match self.inodes.reserve_delalloc(data_bytes, steps.cost()) {
+        match self
+            .inodes
+            .reserve_delalloc(subvolume, data_bytes, steps.cost())
+        {
             Err(error) if error.is_no_space() => {}
             delalloc => return Ok((delalloc?, steps)),
         }
         let steps = Steps::of(mode, true, most_extents);
         Ok((
-            self.inodes.reserve_delalloc(data_bytes, steps.cost())?,
+            self.inodes
+                .reserve_delalloc(subvolume, data_bytes, steps.cost())?,
             steps,
         ))
     }

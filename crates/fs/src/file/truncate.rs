@@ -53,12 +53,13 @@ impl Files {
         refuse_flags(&inode, guards)?;
         let sector = WriteBuffer::need_bytes(0, 1, self.roots.sectorsize());
         let cost = |step| EditEstimate::neighbours(EXTENT_ITEMS * step as u64);
-        let (delalloc, step) = match self.inodes.reserve_delalloc(sector, cost(STEP)) {
+        let (delalloc, step) = match self.inodes.reserve_delalloc(id.root, sector, cost(STEP)) {
             Err(error) if error.is_no_space() => {
                 // Shrinking must be possible on a full volume. Without data space, the last sector is not
                 // zeroed.
                 let delalloc = DelallocReservation::make(
                     &self.inodes,
+                    id.root,
                     0,
                     cost(STEP_WHEN_FULL).with_global_reserve(),
                 )?;

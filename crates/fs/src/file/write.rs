@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLockWriteGuard;
 use ubtrfs_device::nonblocking;
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 use ubtrfs_storage::{FileId, Reservation, lock};
 
@@ -132,13 +133,15 @@ impl Files {
 
     /// Writes `bytes` directly to the devices. Returns false if they must go through the buffer instead.
     fn write_past_buffer(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<bool> {
-        let delalloc = match self
-            .inodes
-            .reserve_delalloc(bytes.len() as u64, self.inodes.cost_of_times())
-        {
+        let delalloc = match self.inodes.reserve_delalloc(
+            inode.id.root,
+            bytes.len() as u64,
+            self.inodes.cost_of_times(),
+        ) {
             Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
                 DelallocReservation::nocow(
                     &self.inodes,
+                    inode.id.root,
                     bytes.len() as u64,
                     self.inodes.cost_of_times(),
                 )?
@@ -190,10 +193,11 @@ impl Files {
             WriteTarget::End => sectorsize - 1,
         };
         let need_bytes = WriteBuffer::need_bytes(worst, bytes.len() as u64, sectorsize);
-        let space = match self.reserve_with_more(need_bytes, ahead_bytes) {
+        let space = match self.reserve_with_more(inode.id.root, need_bytes, ahead_bytes) {
             Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
                 let need = DelallocReservation::nocow(
                     &self.inodes,
+                    inode.id.root,
                     need_bytes,
                     self.inodes.cost_of_times(),
                 )?;
@@ -206,10 +210,16 @@ impl Files {
         Ok(offset)
     }
 
-    fn reserve_with_more(&self, need_bytes: u64, ahead_bytes: u64) -> Result<WriteSpace> {
+    fn reserve_with_more(
+        &self,
+        subvolume: RootId,
+        need_bytes: u64,
+        ahead_bytes: u64,
+    ) -> Result<WriteSpace> {
         if ahead_bytes > 0 && !self.inodes.transactions()?.queues.data.is_busy() {
             match DelallocReservation::make(
                 &self.inodes,
+                subvolume,
                 need_bytes + ahead_bytes,
                 self.inodes.cost_of_times(),
             ) {
@@ -222,9 +232,11 @@ impl Files {
             }
         }
         Ok(WriteSpace {
-            need: self
-                .inodes
-                .reserve_delalloc(need_bytes, self.inodes.cost_of_times())?,
+            need: self.inodes.reserve_delalloc(
+                subvolume,
+                need_bytes,
+                self.inodes.cost_of_times(),
+            )?,
             ahead: DelallocReservation::default(),
         })
     }

@@ -66,6 +66,7 @@ impl Files {
         let range = offset..end.next_multiple_of(sectorsize);
         let replaced = (range.end - range.start) / sectorsize + 1;
         let delalloc = self.inodes.reserve_delalloc(
+            id.root,
             disk_bytes + GROW_SECTORS * sectorsize,
             EditEstimate::neighbours(REPLACED_ITEMS * replaced),
         )?;

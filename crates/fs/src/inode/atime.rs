@@ -32,7 +32,7 @@ impl Inodes {
         if tree.is_read_only() || !is_due(&inode_item_cached(&tree, id)?, policy, now) {
             return Ok(());
         }
-        let reservation = match self.reserve_metadata(self.cost_of_times()) {
+        let reservation = match self.reserve_metadata(id.root, self.cost_of_times()) {
             Err(Error::NoSpace) => return Ok(()),
             reservation => reservation?,
         };

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ubtrfs_format::ids::{InodeNr, Logical};
+use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_storage::{
@@ -98,7 +98,7 @@ impl Inodes {
     pub(crate) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
         while inode.tree.check_alive().is_ok() {
             // Reserve before taking locks: reclaiming space may evict or write back other inodes.
-            let (reservation, step) = self.reserve_step()?;
+            let (reservation, step) = self.reserve_step(inode.id.root)?;
             let _extents = lock::lock(&inode.extents)?;
             let mut state = lock::write(&inode.lock)?;
             if state.open_count > 0 {
@@ -141,7 +141,7 @@ impl Inodes {
     }
 
     /// Reserves metadata for a step. Also returns the most items that the step may delete.
-    fn reserve_step(&self) -> Result<(Reservation<'_>, usize)> {
+    fn reserve_step(&self, subvolume: RootId) -> Result<(Reservation<'_>, usize)> {
         let cost = |step: usize| {
             EditEstimate::neighbours((step + STEP_EDITS) as u64).with_global_reserve()
         };
@@ -150,7 +150,7 @@ impl Inodes {
         } else {
             STEP_WHEN_FULL
         };
-        Ok((self.reserve_metadata(cost(step))?, step))
+        Ok((self.reserve_metadata(subvolume, cost(step))?, step))
     }
 
     /// Discards the buffered data of a deleted inode.

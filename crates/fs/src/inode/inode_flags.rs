@@ -29,7 +29,7 @@ impl Inodes {
         if !SETTABLE.contains(flags) {
             return Err(Error::Invalid("inode flag"));
         }
-        let reservation = self.reserve_metadata(EditEstimate::items(3))?;
+        let reservation = self.reserve_metadata(id.root, EditEstimate::items(3))?;
         let inode = self.inode_in_use(id)?;
         let mut state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);

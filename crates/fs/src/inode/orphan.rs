@@ -94,7 +94,8 @@ impl Inodes {
     /// an incomplete Merkle tree. Older kernels also left one for a truncation.
     fn delete_stale(&self, inode: &Arc<Inode>) -> Result<()> {
         let id = inode.id;
-        let reservation = self.reserve_metadata(EditEstimate::items(1).with_global_reserve())?;
+        let reservation =
+            self.reserve_metadata(id.root, EditEstimate::items(1).with_global_reserve())?;
         let _state = inode.lock.write();
         let merkle = match read_inode(&inode.tree.view, id) {
             Ok(item) if item.nlink.get() == 0 => return Ok(()),

@@ -51,7 +51,7 @@ impl Inodes {
     /// Changes attributes, and returns all attributes afterwards.
     pub(crate) fn set_attr_and_look(&self, id: FileId, set: &SetAttr) -> Result<Attr> {
         let reservation =
-            self.reserve_metadata(EditEstimate::items(1).and(self.cost_of_times()))?;
+            self.reserve_metadata(id.root, EditEstimate::items(1).and(self.cost_of_times()))?;
         let inode = self.inode_in_use(id)?;
         let state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);

@@ -151,7 +151,7 @@ impl Inodes {
         cost: EditEstimate,
         change: impl FnOnce(&mut Draft<'_>, &mut InodeItem, &mut InodeState) -> Result<()>,
     ) -> Result<()> {
-        let reservation = self.reserve_metadata(cost)?;
+        let reservation = self.reserve_metadata(id.root, cost)?;
         let inode = self.inode_in_use(id)?;
         let mut state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);

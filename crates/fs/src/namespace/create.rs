@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 use ubtrfs_storage::{EditEstimate, FileId, Reservation, lock};
 
@@ -27,7 +28,7 @@ impl Namespace {
         new: &NewInode<'_>,
     ) -> Result<(FileId, Attr)> {
         let nothing = NewContents::default();
-        let reservation = self.reserve_new(name, new, &nothing)?;
+        let reservation = self.reserve_new(dir.root, name, new, &nothing)?;
         let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         let draft_of_inode = self.draft_new(&parent, &mut state, name, new, &nothing)?;
@@ -49,7 +50,7 @@ impl Namespace {
         {
             return Ok(None);
         }
-        let reservation = self.reserve_new(name, new, contents)?;
+        let reservation = self.reserve_new(dir.root, name, new, contents)?;
         let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         if !contents.data.is_empty() && !self.stores_as_is(&parent, &mut state)? {
@@ -82,7 +83,7 @@ impl Namespace {
         new: &NewInode<'_>,
     ) -> Result<(InodeHold, Attr)> {
         let nothing = NewContents::default();
-        let reservation = self.reserve_new(name, new, &nothing)?;
+        let reservation = self.reserve_new(dir.root, name, new, &nothing)?;
         let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         let draft_of_inode = self.draft_new(&parent, &mut state, name, new, &nothing)?;
@@ -102,6 +103,7 @@ impl Namespace {
 
     fn reserve_new(
         &self,
+        subvolume: RootId,
         name: &[u8],
         new: &NewInode<'_>,
         contents: &NewContents<'_>,
@@ -111,8 +113,10 @@ impl Namespace {
         new.kind()?;
         let len = contents.data.len() as u64;
         let items = if len > 0 { 6 } else { 5 };
-        self.inodes
-            .reserve_metadata(EditEstimate::items(items).bytes(new.bytes() + len))
+        self.inodes.reserve_metadata(
+            subvolume,
+            EditEstimate::items(items).bytes(new.bytes() + len),
+        )
     }
 
     fn draft_new<'t>(

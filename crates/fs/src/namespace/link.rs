@@ -19,7 +19,9 @@ impl Namespace {
     /// Creates a hard link like `link`, and returns the attributes of the file.
     pub(crate) fn link_and_look(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
-        let reservation = self.inodes.reserve_metadata(EditEstimate::items(6))?;
+        let reservation = self
+            .inodes
+            .reserve_metadata(dir.root, EditEstimate::items(6))?;
         let parent = self.inodes.inode_in_use(dir)?;
         let inode = self.inodes.inode_in_use(file)?;
         let mut locked = Locked::all([&parent, &inode])?;

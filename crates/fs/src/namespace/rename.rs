@@ -87,7 +87,9 @@ impl Namespace {
     ) -> Result<()> {
         check_name(name)?;
         check_name(new_name)?;
-        let reservation = self.inodes.reserve_metadata(EditEstimate::items(COST))?;
+        let reservation = self
+            .inodes
+            .reserve_metadata(new_dir.root, EditEstimate::items(COST))?;
         let parents = [
             self.inodes.inode_in_use(dir)?,
             self.inodes.inode_in_use(new_dir)?,

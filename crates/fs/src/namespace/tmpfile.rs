@@ -26,7 +26,7 @@ impl Namespace {
         }
         let reservation = self
             .inodes
-            .reserve_metadata(EditEstimate::items(5).bytes(new.bytes()))?;
+            .reserve_metadata(dir.root, EditEstimate::items(5).bytes(new.bytes()))?;
         let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         let mut draft = Draft::new(&parent.tree);

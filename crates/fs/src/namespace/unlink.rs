@@ -60,7 +60,9 @@ impl Namespace {
 
     fn remove_entry(&self, dir: FileId, name: &[u8], wanted: RemovedKind) -> Result<Rmdir> {
         check_name(name)?;
-        let reservation = self.inodes.reserve_metadata(EditEstimate::of_freeing())?;
+        let reservation = self
+            .inodes
+            .reserve_metadata(dir.root, EditEstimate::of_freeing())?;
         let parent = self.inodes.inode_in_use(dir)?;
         loop {
             let victim;

@@ -43,7 +43,7 @@ impl Subvolumes {
         if FileKind::from_mode(root.mode) != Some(FileKind::Directory) {
             return Err(Error::Invalid("mode of a root directory"));
         }
-        let reservation = self.reserve_subvolume()?;
+        let reservation = self.reserve_subvolume(dir.root)?;
         self.make_subvolume(dir, name, &NewTree::New(root), reservation)
     }
 
@@ -61,7 +61,7 @@ impl Subvolumes {
         let of = self.roots.subvolume_tree(source)?;
         // Reserve before taking the lock: reclaiming space writes back files, which may wait for that lock.
         self.inodes.inode_in_use(dir)?;
-        let reservation = self.reserve_subvolume()?;
+        let reservation = self.reserve_subvolume(dir.root)?;
         // Exclude nocow writes (NOCOW-3): later data must not overwrite extents that the snapshot shares.
         let source = Arc::clone(&of);
         let _nocow = source.nocow_lock.write();
@@ -79,12 +79,12 @@ impl Subvolumes {
         Ok(id)
     }
 
-    /// Reserves metadata for a new subvolume.
-    fn reserve_subvolume(&self) -> Result<Reservation<'_>> {
+    /// Reserves metadata for a new subvolume, and for its name in `parent`.
+    fn reserve_subvolume(&self, parent: RootId) -> Result<Reservation<'_>> {
         nonblocking::check()?;
         self.inodes.transactions()?.check_may_commit()?;
         self.inodes
-            .reserve_metadata(EditEstimate::items(16).in_leaves(8).bytes(4096))
+            .reserve_metadata(parent, EditEstimate::items(16).in_leaves(8).bytes(4096))
     }
 
     fn make_subvolume(

@@ -102,9 +102,10 @@ impl Subvolumes {
     ) -> Result<FileId, E> {
         check_name(name)?;
         nonblocking::check().map_err(Error::from)?;
-        let reservation = self
-            .inodes
-            .reserve_metadata(EditEstimate::items(12).in_leaves(4).with_global_reserve())?;
+        let reservation = self.inodes.reserve_metadata(
+            dir.root,
+            EditEstimate::items(12).in_leaves(4).with_global_reserve(),
+        )?;
         let parent = self.inodes.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
         let still = self.inodes.rename_lock().lock();
@@ -160,7 +161,7 @@ impl Subvolumes {
         let dir = parent.id;
         let reservation = self
             .inodes
-            .reserve_metadata(EditEstimate::items(4).with_global_reserve())?;
+            .reserve_metadata(dir.root, EditEstimate::items(4).with_global_reserve())?;
         let _still = lock::lock(self.inodes.rename_lock())?;
         let _state = lock::write(&parent.lock)?;
         if self.namespace.lookup(dir, name)? != Some(FileId::empty_subvolume_dir_in(dir)) {

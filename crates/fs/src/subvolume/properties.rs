@@ -38,7 +38,7 @@ impl Subvolumes {
             // If this fails, the subvolume stays writable.
             self.files.empty_buffers(Some(id))?;
         }
-        let reservation = self.inodes.reserve_metadata(EditEstimate::items(1))?;
+        let reservation = self.inodes.reserve_metadata(id, EditEstimate::items(1))?;
         let tree = self.roots.subvolume_tree(id)?;
         let txn = self.inodes.join_transaction(reservation)?;
         tree.check_undeleted()?;
@@ -90,7 +90,7 @@ impl Subvolumes {
         from: &ReceivedFrom,
         check: impl Fn(&Tree) -> ubtrfs_storage::Result<()>,
     ) -> Result<(Transid, FileTime)> {
-        let reservation = self.inodes.reserve_metadata(EditEstimate::items(4))?;
+        let reservation = self.inodes.reserve_metadata(id, EditEstimate::items(4))?;
         let tree = self.roots.subvolume_tree(id)?;
         let uuid_tree = self.uuid_tree()?;
         let _still = lock::lock(self.inodes.rename_lock())?;
@@ -135,7 +135,9 @@ impl Subvolumes {
 
     /// Sets the default subvolume, which is mounted if none is named.
     pub(crate) fn set_default(&self, id: RootId) -> Result<()> {
-        let reservation = self.inodes.reserve_metadata(EditEstimate::items(1))?;
+        let reservation = self
+            .inodes
+            .reserve_metadata(RootId::ROOT_TREE, EditEstimate::items(1))?;
         let tree = self.roots.subvolume_tree(id)?;
         let _still = lock::lock(self.inodes.rename_lock())?;
         let mut draft = Draft::new(self.roots.root_tree_object());
@@ -158,7 +160,9 @@ impl Subvolumes {
         if pool.error_counts(devid).is_none() {
             return Ok(None);
         }
-        let reservation = self.inodes.reserve_metadata(EditEstimate::items(1))?;
+        let reservation = self
+            .inodes
+            .reserve_metadata(RootId::ROOT_TREE, EditEstimate::items(1))?;
         let txn = self.inodes.join_transaction(reservation)?;
         txn.edit_superblock(|edits| edits.device_errors_reset = true);
         Ok(pool.reset_error_counts(devid))
@@ -171,7 +175,9 @@ impl Subvolumes {
         }
         let mut bytes = [0; LABEL_SIZE];
         bytes[..label.len()].copy_from_slice(label);
-        let reservation = self.inodes.reserve_metadata(EditEstimate::items(0))?;
+        let reservation = self
+            .inodes
+            .reserve_metadata(RootId::ROOT_TREE, EditEstimate::items(0))?;
         let txn = self.inodes.join_transaction(reservation)?;
         txn.edit_superblock(|edits| edits.label = Some(bytes));
         Ok(())

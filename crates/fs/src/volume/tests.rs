@@ -67,7 +67,10 @@ fn set(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64, value: &[u8]) {
     let (key, item) = xattr(ino, &format!("user.{number}"), value);
     let reservation = volume
         .inodes
-        .reserve_metadata(EditEstimate::items(1).bytes(item.len() as u64))
+        .reserve_metadata(
+            RootId::FS_TREE,
+            EditEstimate::items(1).bytes(item.len() as u64),
+        )
         .unwrap();
     volume
         .inodes
@@ -81,7 +84,7 @@ fn remove(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64) {
     if tree.view.get(&key).unwrap().is_some() {
         let reservation = volume
             .inodes
-            .reserve_metadata(EditEstimate::items(1))
+            .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
             .unwrap();
         volume
             .inodes

@@ -92,7 +92,10 @@ impl TransactionManager {
         );
         status.flags = (flags | QGROUP_STATUS_INCONSISTENT).into();
         // `freeing`, because a full volume must be writable so that files can be deleted.
-        let reservation = self.reserve_metadata(EditEstimate::items(1).with_global_reserve())?;
+        let reservation = self.reserve_metadata(
+            RootId::QUOTA_TREE,
+            EditEstimate::items(1).with_global_reserve(),
+        )?;
         self.join_transaction(reservation)?
             .put(&tree, key, &status.as_bytes()[..len]);
         Ok(())

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Weak};
 
 use ubtrfs_device::{clock, nonblocking};
-use ubtrfs_format::ids::Transid;
+use ubtrfs_format::ids::{RootId, Transid};
 
 use super::handle::Reservation;
 use super::manager::TransactionManager;
@@ -24,8 +24,14 @@ impl TransactionManager {
     /// Reserves memory and metadata space for an operation. Waits only if the memory for deltas is used up, or if a
     /// commit is needed to find space. Must be called before any inode lock is taken.
     ///
+    /// `subvolume` is the tree that the operation changes, or the root tree for a change of the whole volume.
+    ///
     /// Errors: aborted transaction, no space for `cost`.
-    pub fn reserve_metadata(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
+    pub fn reserve_metadata(
+        &self,
+        subvolume: RootId,
+        cost: EditEstimate,
+    ) -> Result<Reservation<'_>> {
         self.check_alive()?;
         // A change ends the suspension of background work.
         if self.cleaner.is_quiesced() {
@@ -91,7 +97,10 @@ impl TransactionManager {
         }
         match self.retry_with_exact_sharing(cost)? {
             Some(reservation) => Ok(reservation),
-            None => self.reclaim_space(cost),
+            None => self.reclaim_space(cost).inspect_err(|error| {
+                let EditCounts { items, bytes, .. } = cost.counts;
+                tracing::debug!(%subvolume, items, bytes, %error, "no reservation of metadata");
+            }),
         }
     }
 

@@ -74,7 +74,10 @@ fn open_on(device: Arc<dyn BlockDevice>, cache_bytes: u64, delta_bytes: u64) -> 
 
 impl Opened {
     fn join(&self, cost: EditEstimate) -> TransactionHandle<'_> {
-        let reservation = self.manager.reserve_metadata(cost).unwrap();
+        let reservation = self
+            .manager
+            .reserve_metadata(RootId::FS_TREE, cost)
+            .unwrap();
         self.manager.join_transaction(reservation).unwrap()
     }
 

@@ -108,7 +108,7 @@ pub(super) fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
     item.flags = flags.bits().into();
     let reservation = volume
         .inodes
-        .reserve_metadata(EditEstimate::items(1))
+        .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
         .unwrap();
     let txn = volume.inodes.join_transaction(reservation).unwrap();
     txn.put(&tree, inode_key(id.ino), item.as_bytes());

@@ -167,7 +167,7 @@ fn parts_that_find_no_room_are_cut_into_smaller_ones() {
     let bytes = vec![3; WRITE_BYTES as usize];
     let delalloc = volume
         .inodes
-        .reserve_delalloc(WRITE_BYTES, EditEstimate::default())
+        .reserve_delalloc(RootId::FS_TREE, WRITE_BYTES, EditEstimate::default())
         .unwrap();
     let inode = volume.inodes.get(id).unwrap();
     let mut extents = inode.extents.lock();

@@ -1,5 +1,6 @@
 //! Calls on a file with many buffered ranges.
 
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 
@@ -89,7 +90,9 @@ fn writes_in_place_do_not_visit_each_buffered_range() {
     let visits = VISITS.get();
     let writes = || {
         for at in 0..100 {
-            let need = DelallocReservation::nocow(&volume.inodes, 2 * SECTOR, cost).unwrap();
+            let need =
+                DelallocReservation::nocow(&volume.inodes, RootId::FS_TREE, 2 * SECTOR, cost)
+                    .unwrap();
             let target = WriteTarget::At((at * 4 + 1) * SECTOR);
             files.write_nocow_only(&inode, target, b"y", need).unwrap();
             let bytes = volume.attr(file).unwrap().nbytes;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Request, Rng, seed};
@@ -41,12 +42,21 @@ fn read(volume: &Volume, id: FileId, offset: u64, len: usize) -> Vec<u8> {
 /// Reserves all data space except `left` bytes, rounded to whole sectors.
 pub(super) fn take_all_but(volume: &Volume, left: u64) -> Vec<DelallocReservation> {
     let left = left.next_multiple_of(SECTOR);
-    let kept = DelallocReservation::make(&volume.inodes, left, EditEstimate::default()).unwrap();
+    let kept = DelallocReservation::make(
+        &volume.inodes,
+        RootId::FS_TREE,
+        left,
+        EditEstimate::default(),
+    )
+    .unwrap();
     let mut taken = Vec::new();
     for step in [MIB, SECTOR] {
-        while let Ok(delalloc) =
-            DelallocReservation::make(&volume.inodes, step, EditEstimate::default())
-        {
+        while let Ok(delalloc) = DelallocReservation::make(
+            &volume.inodes,
+            RootId::FS_TREE,
+            step,
+            EditEstimate::default(),
+        ) {
             taken.push(delalloc);
         }
     }
@@ -109,9 +119,13 @@ fn nocow_write_joins_what_is_buffered() {
         let taken = take_all_but(&volume, 0);
         let inode = volume.inodes.get(id).unwrap();
         let write = |offset: usize, len: usize| {
-            let need =
-                DelallocReservation::nocow(&volume.inodes, 100_000, volume.inodes.cost_of_times())
-                    .unwrap();
+            let need = DelallocReservation::nocow(
+                &volume.inodes,
+                RootId::FS_TREE,
+                100_000,
+                volume.inodes.cost_of_times(),
+            )
+            .unwrap();
             let target = WriteTarget::At(offset as u64);
             volume
                 .files

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use ubtrfs_device::{clock, nonblocking};
-use ubtrfs_format::ids::Logical;
+use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_storage::csum_tree::CsumShape;
 use ubtrfs_storage::space::SpaceError;
 use ubtrfs_storage::{EditCounts, EditEstimate, TransactionManager};
@@ -70,9 +70,10 @@ impl Drop for DelallocReservation {
 }
 
 impl DelallocReservation {
-    /// Reserves `data_bytes` (whole sectors) of data space, metadata for their items, and `cost` on top.
+    /// Reserves `data_bytes` (whole sectors) of data space for a subvolume, metadata for their items, and `cost` on top.
     pub(crate) fn make(
         inodes: &Inodes,
+        subvolume: RootId,
         data_bytes: u64,
         cost: EditEstimate,
     ) -> Result<DelallocReservation> {
@@ -84,7 +85,7 @@ impl DelallocReservation {
             may_use_global_reserve: cost.may_use_global_reserve,
             ..EditEstimate::default()
         };
-        let _ = inodes.reserve_metadata(nothing_more)?;
+        let _ = inodes.reserve_metadata(subvolume, nothing_more)?;
         Ok(delalloc)
     }
 
@@ -92,6 +93,7 @@ impl DelallocReservation {
     /// reserve, as long as an operation that frees space still fits.
     pub(crate) fn nocow(
         inodes: &Inodes,
+        subvolume: RootId,
         data_bytes: u64,
         cost: EditEstimate,
     ) -> Result<DelallocReservation> {
@@ -102,7 +104,7 @@ impl DelallocReservation {
             cost: cost.and(inodes.cost_of_data(data_bytes)).counts,
         };
         manager.reserve(delalloc.cost);
-        let _ = inodes.reserve_metadata(EditEstimate::of_freeing())?;
+        let _ = inodes.reserve_metadata(subvolume, EditEstimate::of_freeing())?;
         Ok(delalloc)
     }
 
@@ -233,6 +235,7 @@ impl Inodes {
     /// Locks: none may be held, as for `TransactionManager::reserve_metadata`.
     pub(crate) fn reserve_delalloc(
         &self,
+        subvolume: RootId,
         data_bytes: u64,
         cost: EditEstimate,
     ) -> Result<DelallocReservation> {
@@ -243,7 +246,7 @@ impl Inodes {
         // SPACE-QUEUE-1: do not overtake threads that wait for space.
         let must_queue = data_bytes > 0 && manager.queues.data.is_busy() && !is_in_group;
         if !must_queue {
-            match DelallocReservation::make(self, data_bytes, cost) {
+            match DelallocReservation::make(self, subvolume, data_bytes, cost) {
                 Err(error) if error.is_no_space() && !is_in_group => {}
                 made => return made,
             }
@@ -255,7 +258,7 @@ impl Inodes {
         };
         let (mut tries, mut held_tries) = (RECLAIM_TRIES, HELD_TRIES);
         loop {
-            match DelallocReservation::make(self, data_bytes, cost) {
+            match DelallocReservation::make(self, subvolume, data_bytes, cost) {
                 Err(error) if error.is_no_space() && tries > 0 => {}
                 made => return made,
             }

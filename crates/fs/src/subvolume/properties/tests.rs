@@ -32,7 +32,7 @@ fn receiving_makes_the_uuid_tree_that_is_missing() {
     let uuid_tree = volume.tree(RootId::UUID_TREE).unwrap().root_key();
     let reservation = volume
         .inodes
-        .reserve_metadata(EditEstimate::items(1))
+        .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
         .unwrap();
     let txn = volume.inodes.join_transaction(reservation).unwrap();
     txn.edit(volume.roots.root_tree_object(), [Edit::Delete(uuid_tree)]);

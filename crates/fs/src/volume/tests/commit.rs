@@ -117,7 +117,7 @@ impl Place {
             let reservation = self
                 .volume
                 .inodes
-                .reserve_metadata(EditEstimate::items(3))
+                .reserve_metadata(RootId::FS_TREE, EditEstimate::items(3))
                 .unwrap();
             let txn = self.volume.inodes.join_transaction(reservation).unwrap();
             let disk = DiskExtent {
@@ -144,7 +144,7 @@ impl Place {
         let reservation = self
             .volume
             .inodes
-            .reserve_metadata(EditEstimate::items(1))
+            .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
             .unwrap();
         let txn = self.volume.inodes.join_transaction(reservation).unwrap();
         txn.put(&tree, inode_key(id.ino), item.as_bytes());
@@ -199,11 +199,10 @@ impl Place {
     fn touch(&self, sector: u64) -> bool {
         let (tree, key) = (self.tree(), self.extent_key(sector));
         let item = tree.view.get(&key).unwrap().unwrap().to_vec();
-        match self
-            .volume
-            .inodes
-            .reserve_metadata(EditEstimate::items(1).with_global_reserve())
-        {
+        match self.volume.inodes.reserve_metadata(
+            RootId::FS_TREE,
+            EditEstimate::items(1).with_global_reserve(),
+        ) {
             Ok(reservation) => self
                 .volume
                 .inodes

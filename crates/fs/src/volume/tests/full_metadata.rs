@@ -23,7 +23,10 @@ fn fill_up(volume: &Volume, tree: &Arc<Tree>) {
         loop {
             let (key, item) = xattr(256, &format!("user.{number}"), &vec![1; value_bytes]);
             number += 1;
-            match volume.inodes.reserve_metadata(EditEstimate::items(1)) {
+            match volume
+                .inodes
+                .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
+            {
                 Ok(reservation) => volume
                     .inodes
                     .join_transaction(reservation)
@@ -64,7 +67,7 @@ fn share_half(volume: &Volume) -> [FileId; 2] {
         let (key, item) = xattr(256, &format!("user.{number}"), &[1; 7600]);
         let reservation = volume
             .inodes
-            .reserve_metadata(EditEstimate::items(1))
+            .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
             .unwrap();
         volume
             .inodes
@@ -116,7 +119,7 @@ fn cleaner_takes_nothing_that_other_work_has_reserved() {
         let (key, item) = xattr(256, &format!("user.{number}"), &[1; 7600]);
         let reservation = volume
             .inodes
-            .reserve_metadata(EditEstimate::items(1))
+            .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
             .unwrap();
         volume
             .inodes

@@ -25,7 +25,7 @@ fn fill_up(opened: &Opened) {
         loop {
             let (key, item) = xattr(256, &format!("user.{number}"), &vec![1; value_bytes]);
             number += 1;
-            match manager.reserve_metadata(EditEstimate::items(1)) {
+            match manager.reserve_metadata(RootId::FS_TREE, EditEstimate::items(1)) {
                 Ok(reservation) => {
                     let txn = manager.join_transaction(reservation).unwrap();
                     txn.put(&opened.tree, key, item);
@@ -77,7 +77,9 @@ fn space_that_a_reader_holds_for_a_moment_is_waited_for() {
             }
             drop(looked_at);
         });
-        let _ = manager.reserve_metadata(EditEstimate::items(1)).unwrap();
+        let _ = manager
+            .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
+            .unwrap();
     });
 }
 
@@ -112,7 +114,7 @@ fn full_volume_with_quotas_is_opened_for_writing() {
     opened.commit();
     let _ = opened
         .manager
-        .reserve_metadata(EditEstimate::items(1))
+        .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
         .unwrap();
     opened.close();
     let read = test_roots::open(test_roots::pool_of(device, Access::Read));
@@ -134,7 +136,9 @@ fn reservations_count_as_part_of_the_running_transaction() {
     fill_up(&opened);
     let mut inside = Vec::new();
     while inside.len() < 200
-        && let Ok(reservation) = opened.manager.reserve_metadata(EditEstimate::of_freeing())
+        && let Ok(reservation) = opened
+            .manager
+            .reserve_metadata(RootId::FS_TREE, EditEstimate::of_freeing())
     {
         inside.push(reservation);
     }
@@ -142,7 +146,7 @@ fn reservations_count_as_part_of_the_running_transaction() {
     drop(inside);
     let _ = opened
         .manager
-        .reserve_metadata(EditEstimate::of_freeing())
+        .reserve_metadata(RootId::FS_TREE, EditEstimate::of_freeing())
         .unwrap();
 }
 
@@ -155,7 +159,7 @@ fn small_operations_share_one_reservation() {
     let before = metadata(&opened).reserved;
     let first = opened
         .manager
-        .reserve_metadata(EditEstimate::items(5))
+        .reserve_metadata(RootId::FS_TREE, EditEstimate::items(5))
         .unwrap();
     let reserved = metadata(&opened).reserved;
     assert!(reserved > before);
@@ -180,7 +184,7 @@ fn unused_units_are_drained_for_other_operations() {
     let manager = &opened.manager;
     let _ = opened
         .manager
-        .reserve_metadata(EditEstimate::items(1))
+        .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
         .unwrap();
     // The largest reservation that fits on its own.
     let (mut least, mut most) = (1, u64::MAX / 2);
@@ -195,7 +199,7 @@ fn unused_units_are_drained_for_other_operations() {
     manager.shrink_reservation();
     let _ = opened
         .manager
-        .reserve_metadata(EditEstimate::items(1))
+        .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
         .unwrap();
     assert!(manager.fits_now(EditEstimate::default().bytes(least)));
 }
@@ -216,7 +220,7 @@ fn operations_that_free_space_leave_the_global_reserve_to_no_chunk_of_data() {
     let before = metadata(&opened).reserved;
     let reservation = opened
         .manager
-        .reserve_metadata(EditEstimate::of_freeing())
+        .reserve_metadata(RootId::FS_TREE, EditEstimate::of_freeing())
         .unwrap();
     assert!(metadata(&opened).reserved >= before);
     drop(reservation);

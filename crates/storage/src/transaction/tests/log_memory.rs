@@ -62,7 +62,7 @@ fn continues_after(opened: &Opened, after: impl FnOnce()) -> bool {
     let (done, is_done) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || {
-            let outcome = manager.reserve_metadata(EditEstimate::items(1));
+            let outcome = manager.reserve_metadata(RootId::FS_TREE, EditEstimate::items(1));
             done.send(outcome.is_ok()).unwrap();
         });
         while waits() == before {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::{DEVICE_BYTES, device_of, open_on, xattr};
 use crate::transaction::EditEstimate;
 use crate::transaction::stripes::my_stripe;
+use ubtrfs_format::ids::RootId;
 
 const DELTA_BYTES: u64 = 1 << 20;
 const WAITERS: u64 = 24;
@@ -55,7 +56,7 @@ fn an_operation_aborts_while_a_freeze_waits_for_it() {
         let (sender, tells_stripe) = (sender.clone(), tells_stripe.clone());
         thread::spawn(move || {
             tells_stripe.send(my_stripe()).unwrap_or(());
-            let refused = manager.reserve_metadata(cost).err();
+            let refused = manager.reserve_metadata(RootId::FS_TREE, cost).err();
             sender.send(refused.map(|error| error.to_string()))
         });
     }

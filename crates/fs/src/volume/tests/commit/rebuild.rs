@@ -145,7 +145,7 @@ fn only_items_of_files_go_with_caches_of_free_space() {
         let key = Key::new(objectid::FREE_SPACE, KeyType::UNTYPED, number as u64);
         let reservation = volume
             .inodes
-            .reserve_metadata(EditEstimate::items(1))
+            .reserve_metadata(RootId::FS_TREE, EditEstimate::items(1))
             .unwrap();
         let txn = volume.inodes.join_transaction(reservation).unwrap();
         txn.insert(&tree, key, header.as_bytes());
