@@ -52,8 +52,8 @@ pub(crate) use inode_item::{
 };
 pub use lookup_refs::LookupRefs;
 pub(crate) use name_items::{MAX_NAME_BYTES, TRANSID_AT, has_room};
-pub use options::Compress;
 pub(crate) use options::DataOptions;
+pub use options::{Compress, CompressError};
 pub(crate) use orphan::orphan_key;
 use orphan_queue::OrphanQueue;
 pub use setattr::{SetAttr, SetTime};

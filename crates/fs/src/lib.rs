@@ -23,7 +23,9 @@ mod volume;
 
 pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
 pub use file::{CacheStats, Durable, EncodedData, Fallocate};
-pub use inode::{AtimePolicy, Attr, Compress, LookupRefs, SetAttr, SetTime, XattrMode};
+pub use inode::{
+    AtimePolicy, Attr, Compress, CompressError, LookupRefs, SetAttr, SetTime, XattrMode,
+};
 pub use namespace::{DirEntry, LastName, NewContents, NewInode, PathEnd, RenameMode};
 pub use snapshot::Snapshot;
 pub use subvolume::{ReceivedFrom, SubvolumeInfo};

@@ -5,12 +5,12 @@
 /// The compression of files, for [`Builder::compress`](crate::Builder::compress).
 ///
 /// ```
-/// use ubtrfs::{Compress, Compression, Volume};
+/// use ubtrfs::{Compress, CompressError, Compression, Volume};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let zstd = Compress { algorithm: Compression::Zstd, level: 3, force: false };
-/// assert_eq!(Compress::from_name("zstd:3"), Some(zstd));
-/// assert!(["zstd:16", "zstd:", "none:1", "zip"].map(Compress::from_name).iter().all(Option::is_none));
+/// assert_eq!("zstd:3".parse(), Ok(zstd));
+/// assert_eq!("zstd:16".parse::<Compress>(), Err(CompressError::LevelRange { level: 16, max: 15 }));
 /// let volume = Volume::builder().compress(zstd).in_memory(256 << 20)?;
 /// volume.root().write("/log", vec![b'x'; 1 << 20])?;
 /// volume.sync()?;
@@ -18,7 +18,7 @@
 /// # Ok(())
 /// # }
 /// ```
-pub use ubtrfs_fs::Compress;
+pub use ubtrfs_fs::{Compress, CompressError};
 
 /// The time of discards, for [`Builder::discard`](crate::Builder::discard).
 ///

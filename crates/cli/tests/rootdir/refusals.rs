@@ -46,6 +46,11 @@ fn options_are_refused_in_the_words_of_mkfs_btrfs() {
             "option --inode-flags must be used with --rootdir",
         ),
         ("--reflink", "--reflink must be used with --rootdir"),
+        ("--owner 0:0", "option --owner must be used with --rootdir"),
+        (
+            "--all-root",
+            "option --all-root must be used with --rootdir",
+        ),
         (
             "--rootdir nowhere",
             "could not get canonical path to nowhere",

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use ubtrfs::{Access, Compress, Compression, FilledContents, Growth, Mkfs};
+use ubtrfs::{Access, Compress, Compression, FilledContents, Growth, Mkfs, OptionKind};
 
 use super::target::Target;
 use crate::command::chown::Ownership;
@@ -28,8 +28,12 @@ pub(super) struct RootdirArgs {
     /// volumes cannot be mounted at the same time.
     #[arg(short, long, value_name = "DIR|TAR|-", help_heading = "Creation")]
     rootdir: Option<PathBuf>,
-    /// Compress files by algorithm and level: no, zlib (1-9), lzo, zstd (1-15)
-    #[arg(long, value_name = "ALGO[:LEVEL]", help_heading = "Creation")]
+    #[arg(
+        long,
+        value_name = "ALGO[:LEVEL]",
+        help = format!("Compress files: {}", OptionKind::Compression.syntax()),
+        help_heading = "Creation"
+    )]
     compress: Option<String>,
     /// Make SUBDIR a subvolume; TYPE is rw (default), ro, default or default-ro
     #[arg(
@@ -46,20 +50,10 @@ pub(super) struct RootdirArgs {
     #[arg(long, value_name = "PATH", help_heading = "Creation")]
     dense: Vec<PathBuf>,
     /// Give all files to this user and group, by names or numbers, in place of their own
-    #[arg(
-        long,
-        value_name = "USER[:GROUP]",
-        requires = "rootdir",
-        help_heading = "Creation"
-    )]
+    #[arg(long, value_name = "USER[:GROUP]", help_heading = "Creation")]
     owner: Option<Ownership>,
     /// Give all files to root, as --owner 0:0
-    #[arg(
-        long,
-        requires = "rootdir",
-        overrides_with = "owner",
-        help_heading = "Creation"
-    )]
+    #[arg(long, overrides_with = "owner", help_heading = "Creation")]
     all_root: bool,
     /// Share blocks with the directory's files instead of copying, where the file system can
     #[arg(long, help_heading = "Creation")]
@@ -76,7 +70,7 @@ pub(super) struct Rootdir<'a> {
     path: PathBuf,
     /// None for an archive.
     is_folder: bool,
-    compression: Option<(Compression, i32)>,
+    compress: Compress,
     subvolumes: Vec<SubvolumeRequest>,
     flags: Vec<FlagsRequest>,
 }
@@ -126,6 +120,14 @@ impl RootdirArgs {
                     !self.dense.is_empty(),
                     "option --dense must be used with --rootdir",
                 ),
+                (
+                    self.owner.is_some(),
+                    "option --owner must be used with --rootdir",
+                ),
+                (
+                    self.all_root,
+                    "option --all-root must be used with --rootdir",
+                ),
             ] {
                 if given {
                     bail!(error);
@@ -137,12 +139,10 @@ impl RootdirArgs {
             args: self,
             path: rootdir.clone(),
             is_folder: false,
-            compression: self
+            compress: self
                 .compress
                 .as_deref()
-                .map(compression)
-                .transpose()?
-                .flatten(),
+                .map_or(Ok(Compress::default()), str::parse)?,
             subvolumes: Vec::new(),
             flags: Vec::new(),
         };
@@ -278,18 +278,13 @@ impl Rootdir<'_> {
             true if targets.iter().all(|target| target.may_have_any_size) => Growth::Freely,
             true => Growth::IfNeeded,
         };
-        let (algorithm, level) = self.compression.unwrap_or((Compression::None, 0));
         let mut mkfs = if self.is_folder {
             mkfs.fill_from(&self.path)
         } else {
             mkfs.fill_from_archive(self.archive(targets)?)
         };
         mkfs = mkfs
-            .compress(Compress {
-                algorithm,
-                level,
-                ..Compress::default()
-            })
+            .compress(self.compress)
             .reflink(self.args.reflink)
             .shrink(self.args.shrink)
             .growth(growth);
@@ -345,7 +340,7 @@ impl Rootdir<'_> {
         out: &mut impl Write,
     ) -> anyhow::Result<()> {
         writeln!(out, "Rootdir from:       {}", self.path.display())?;
-        writeln!(out, "  Compress:         {}", Algorithm(self.compression))?;
+        writeln!(out, "  Compress:         {}", Algorithm(self.compress))?;
         for request in &self.subvolumes {
             let kind = match (request.is_default, request.access) {
                 (false, Access::Writable) => "(rw):",
@@ -389,49 +384,21 @@ fn split_at_colon(text: &Path) -> Option<(&[u8], &Path)> {
     Some((&bytes[..colon], Path::new(rest)))
 }
 
-fn compression(text: &str) -> anyhow::Result<Option<(Compression, i32)>> {
-    let (name, level) = match text.split_once(':') {
-        Some((name, level)) => (name, Some(level)),
-        None => (text, None),
-    };
-    let algorithm = Compression::from_name(name)
-        .ok_or_else(|| anyhow!("unrecognized compression type {name}"))?;
-    let max = match algorithm {
-        Compression::None => 0,
-        Compression::Lzo => 1,
-        Compression::Zlib => 9,
-        Compression::Zstd => 15,
-    };
-    let level = match level {
-        None => 0,
-        Some(level) => level
-            .parse::<i32>()
-            .map_err(|_| anyhow!("{level} is not a valid numeric value"))?,
-    };
-    if algorithm == Compression::None {
-        return match level {
-            0 => Ok(None),
-            _ => Err(anyhow!("no compression has no level")),
-        };
-    }
-    if !(0..=max).contains(&level) {
-        bail!("compression level {level} out of range [1..{max}]");
-    }
-    Ok(Some((algorithm, level)))
-}
-
 /// An algorithm with its level.
-struct Algorithm(Option<(Compression, i32)>);
+struct Algorithm(Compress);
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// The level that the codecs use for 0.
         const USUAL_LEVEL: i32 = 3;
-        match self.0 {
-            None => f.write_str("no"),
-            Some((Compression::Lzo, _)) => f.write_str("lzo"),
-            Some((algorithm, 0)) => write!(f, "{algorithm}:{USUAL_LEVEL}"),
-            Some((algorithm, level)) => write!(f, "{algorithm}:{level}"),
+        let Compress {
+            algorithm, level, ..
+        } = self.0;
+        match (algorithm, level) {
+            (Compression::None, _) => f.write_str("no"),
+            (Compression::Lzo, _) => f.write_str("lzo"),
+            (_, 0) => write!(f, "{algorithm}:{USUAL_LEVEL}"),
+            _ => write!(f, "{algorithm}:{level}"),
         }
     }
 }

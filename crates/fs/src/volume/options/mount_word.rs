@@ -284,32 +284,18 @@ pub(super) fn bytes(text: &str) -> Option<u64> {
     number(digits)?.checked_mul(1 << shift)
 }
 
-/// Parses `zlib`, `zstd:9`, `lzo`, `no`. A level out of range is clamped, as by the kernel. The level of LZO is
+/// Parses `zlib`, `zstd:9`, `lzo`, `no`. A level out of range is clamped later, as by the kernel. The level of LZO is
 /// ignored.
 fn compress(text: &str, force: bool) -> Option<Compress> {
-    if matches!(text, "no" | "none") {
-        return Some(Compress::default());
-    }
-    let (name, level) = match text.split_once(':') {
-        Some((name, level)) => (name, Some(level)),
-        None => (text, None),
-    };
-    let algorithm = Compression::from_name(name)?;
-    let level = match (algorithm, level) {
-        (Compression::None, _) => return None,
-        (_, None) => 0,
-        (_, Some(level)) => {
-            let level = level.parse().ok()?;
-            match algorithm {
-                Compression::Lzo => 0,
-                _ => level,
-            }
-        }
-    };
-    Some(Compress {
-        algorithm,
-        level,
-        force,
+    let compress = Compress::with_any_level(text).ok()?;
+    Some(match compress.algorithm {
+        Compression::None => compress,
+        Compression::Lzo => Compress {
+            level: 0,
+            force,
+            ..compress
+        },
+        Compression::Zlib | Compression::Zstd => Compress { force, ..compress },
     })
 }
 

@@ -94,7 +94,7 @@ mod tests {
             assert_eq!(options.text(name).as_deref(), Some(value));
         }
         let expected = OpenOptions::new()
-            .compress(crate::Compress::from_name("zstd:3").unwrap())
+            .compress("zstd:3".parse().unwrap())
             .degraded(true)
             .cache_bytes(16 << 20);
         assert_eq!(options, expected);

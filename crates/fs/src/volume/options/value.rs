@@ -131,7 +131,7 @@ impl OptionValue for Compress {
     const KIND: OptionKind = OptionKind::Compression;
 
     fn set_text(&mut self, text: &OsStr) -> Option<()> {
-        *self = Compress::from_name(text.to_str()?)?;
+        *self = text.to_str()?.parse().ok()?;
         Some(())
     }
 
