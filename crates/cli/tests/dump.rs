@@ -290,6 +290,8 @@ fn ubtrfs(args: &[&str], image: &Path) -> (bool, String, String) {
 #[test]
 fn damaged_blocks_are_reported_and_the_dump_continues() {
     const NODESIZE: usize = 16384;
+    const HEADER_BYTES: usize = 101;
+    const ITEM_HEAD_BYTES: usize = 25;
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("v.img");
     let (made, _, errors) = ubtrfs(&["mkfs", "-q", "-b", "256M"], &image);
@@ -298,14 +300,18 @@ fn damaged_blocks_are_reported_and_the_dump_continues() {
     let (_, fs_tree, _) = ubtrfs(&[&dump[..], &["-t", "fs"]].concat(), &image);
     let (_, uuid_tree, _) = ubtrfs(&[&dump[..], &["-t", "csum"]].concat(), &image);
     let mut bytes = fs::read(&image).unwrap();
-    // One block has an item that every check rejects, and one is overwritten.
+    // One block has two items that every check rejects, and one is overwritten.
     let fs_leaf = first_leaf(fs_tree.as_bytes());
     for at in places(&bytes, fs_leaf, NODESIZE) {
         let block = &mut bytes[at..at + NODESIZE];
-        let heads = 101;
-        let item = 101 + u32::from_le_bytes(block[heads + 17..][..4].try_into().unwrap()) as usize;
-        let mode = item + 52;
+        let item = |block: &[u8], slot: usize| {
+            let offset = &block[HEADER_BYTES + slot * ITEM_HEAD_BYTES + 17..][..4];
+            HEADER_BYTES + u32::from_le_bytes(offset.try_into().unwrap()) as usize
+        };
+        let mode = item(block, 0) + 52;
         block[mode..mode + 4].copy_from_slice(&0o7_777_777u32.to_le_bytes());
+        let name_len = item(block, 1) + 8;
+        block[name_len..name_len + 2].fill(0xff);
         ubtrfs_format::csum::CsumType::Crc32c.seal_block(block);
     }
     let csum_leaf = first_leaf(uuid_tree.as_bytes());
@@ -319,6 +325,15 @@ fn damaged_blocks_are_reported_and_the_dump_continues() {
         errors.contains(&format!("ERROR: damaged tree block {fs_leaf}")),
         "{errors}"
     );
+    let of_item = |slot: usize| {
+        let of_leaf =
+            |line: &&str| line.starts_with(&format!("ERROR: damaged tree block {fs_leaf}: "));
+        let lines = errors.lines().filter(of_leaf);
+        lines
+            .filter(|line| line.contains(&format!(" in slot {slot}:")))
+            .count()
+    };
+    assert_eq!((of_item(0), of_item(1)), (1, 1), "{errors}");
     assert!(errors.contains("unknown bits"), "{errors}");
     assert!(
         errors.contains(&format!("ERROR: failed to read tree block {csum_leaf}")),

@@ -214,7 +214,7 @@ impl NodeStore {
     }
 
     /// Returns the properties that all blocks of the volume share.
-    fn context(&self) -> BlockContext<'_> {
+    pub fn context(&self) -> BlockContext<'_> {
         let opened = BlockContext::new(self.pool.superblock());
         let staged = Transid(self.staged_generation.load(Ordering::Relaxed));
         BlockContext {

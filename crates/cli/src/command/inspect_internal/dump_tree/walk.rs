@@ -3,8 +3,9 @@
 //! Level by level, the interior nodes are walked again for each level, from the cache. Storing the addresses
 //! of a level would need memory in proportion to the tree.
 //!
-//! A damaged block is reported. It is printed if its checksum is valid, as then it was written like that. The
-//! blocks below it are not followed, because its pointers could lead to the same blocks repeatedly.
+//! A damaged block is reported, with each damaged item of a leaf. It is printed if its checksum is valid, as then
+//! it was written like that. The blocks below it are not followed, because its pointers could lead to the same
+//! blocks repeatedly.
 //!
 //! Invariants
 //! - DUMP-1: nothing is written while the epoch is held that prevents the reuse of blocks. A reader of the
@@ -16,7 +17,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ubtrfs_format::check::{BlockContext, Expect};
+use ubtrfs_format::check::{Expect, lenient_items};
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::{KeyPtr, Node};
@@ -90,9 +91,10 @@ struct Piece {
 }
 
 impl Piece {
-    fn report(&mut self, report: Option<String>) {
+    fn report(&mut self, reports: Vec<String>) {
+        let at = self.text.len();
         self.reports
-            .extend(report.map(|report| (self.text.len(), report)));
+            .extend(reports.into_iter().map(|report| (at, report)));
     }
 
     fn come_to(&mut self, at: Option<Position>) -> ControlFlow<()> {
@@ -160,8 +162,8 @@ impl<'v> Walk<'v> {
 
     /// Prints a single block.
     pub(super) fn block(&self, console: &mut Console, bytenr: Logical) -> anyhow::Result<()> {
-        let (shown, report) = self.read(RootId(0), &Expect::at(bytenr));
-        if let Some(report) = report {
+        let (shown, reports) = self.read(RootId(0), &Expect::at(bytenr));
+        for report in reports {
             console.report(report);
         }
         if let Some(node) = shown.as_ref().and_then(Shown::node) {
@@ -187,8 +189,8 @@ impl<'v> Walk<'v> {
         let mut found = FoundRoot::default();
         if let Some(root) = root()? {
             let expect = expect_root(&root);
-            let (shown, report) = self.read(root.tree, &expect);
-            found.reports.extend(report);
+            let (shown, reports) = self.read(root.tree, &expect);
+            found.reports.extend(reports);
             if let Some(shown) = shown {
                 found.item = self.next_root_below(root.tree, &shown, from, &mut found.reports);
             }
@@ -221,8 +223,8 @@ impl<'v> Walk<'v> {
             if next.is_some_and(|next| next <= from) {
                 continue;
             }
-            let (child, report) = self.read(tree, &expect_child(node, ptr));
-            reports.extend(report);
+            let (child, of_child) = self.read(tree, &expect_child(node, ptr));
+            reports.extend(of_child);
             let found = child.and_then(|child| self.next_root_below(tree, &child, from, reports));
             if found.is_some() {
                 return found;
@@ -271,7 +273,7 @@ impl<'v> Walk<'v> {
         let Some((tree, expect)) = root()? else {
             return Ok(None);
         };
-        let (shown, report) = self.read(tree, &expect);
+        let (shown, reports) = self.read(tree, &expect);
         let mut piece = Piece {
             tree,
             level,
@@ -281,7 +283,7 @@ impl<'v> Walk<'v> {
         };
         // A damaged root is read again for each level.
         if at.is_none() || shown.is_none() {
-            piece.report(report);
+            piece.report(reports);
         }
         let Some(shown) = shown else {
             piece.level = None;
@@ -343,10 +345,10 @@ impl<'v> Walk<'v> {
             if within.end.is_some_and(|end| end <= from.key) {
                 continue;
             }
-            let (child, report) = self.read(piece.tree, &expect_child(node, ptr));
+            let (child, reports) = self.read(piece.tree, &expect_child(node, ptr));
             // Level by level, a block is read again for each level below it.
             if self.order != Order::LevelByLevel || piece.level == below {
-                piece.report(report);
+                piece.report(reports);
             }
             match child {
                 Some(child) => self.descend(piece, &child, within, from)?,
@@ -356,29 +358,39 @@ impl<'v> Walk<'v> {
         ControlFlow::Continue(())
     }
 
-    /// Reads a block. Returns it with a report if it is damaged.
-    fn read(&self, tree: RootId, expect: &Expect) -> (Option<Shown>, Option<String>) {
+    /// Reads a block. Returns it with reports if it is damaged: the defect that the check finds first, and others of
+    /// the items of a leaf.
+    fn read(&self, tree: RootId, expect: &Expect) -> (Option<Shown>, Vec<String>) {
         let error = match self.store.read(tree, expect) {
-            Ok(block) => return (Some(Shown::Sound(block)), None),
+            Ok(block) => return (Some(Shown::Sound(block)), Vec::new()),
             Err(error) => error,
         };
-        let damaged = match error {
-            TreeError::Corrupt { .. } => self.read_damaged(expect),
+        let bytenr = expect.bytenr;
+        let damaged = match &error {
+            TreeError::Corrupt { reason, .. } => {
+                self.read_damaged(expect).map(|bytes| (bytes, reason))
+            }
             _ => None,
         };
-        let bytenr = expect.bytenr;
-        let report = match damaged {
-            Some(_) => format!("damaged tree block {bytenr}: {error}"),
-            None => format!("failed to read tree block {bytenr}: {error}"),
+        let Some((bytes, first)) = damaged else {
+            let report = format!("failed to read tree block {bytenr}: {error}");
+            return (None, vec![report]);
         };
-        (damaged.map(Shown::Damaged), Some(report))
+        let mut reports = vec![format!("damaged tree block {bytenr}: {error}")];
+        let items = Node::new(&bytes)
+            .map(|node| lenient_items(node, &self.store.context()))
+            .unwrap_or_default();
+        let defects = items.iter().flat_map(|item| &item.defects);
+        let others = defects.filter(|defect| *defect != first);
+        reports.extend(others.map(|defect| format!("damaged tree block {bytenr}: {defect}")));
+        (Some(Shown::Damaged(bytes)), reports)
     }
 
     /// Returns the block from the first mirror with a valid checksum, if it has the expected address and
     /// level.
     fn read_damaged(&self, expect: &Expect) -> Option<Vec<u8>> {
         let pool = self.store.pool();
-        let context = BlockContext::new(pool.superblock());
+        let context = self.store.context();
         let mirrors = pool.mirrors(expect.bytenr).ok()?;
         let mut bytes = vec![0; self.store.nodesize()];
         (1..=mirrors)
