@@ -14,7 +14,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use ubtrfs::{
-    CheckIssue, CheckReport, Checker, DeviceAccess, DeviceName, Event, Holder, OpenCheck, PhaseProgress, Severity,
+    CheckIssue, CheckReport, Checker, DeviceAccess, DeviceName, Event, Holder, OpenCheck,
+    PhaseProgress, Severity,
 };
 use ubtrfs_device::clock;
 

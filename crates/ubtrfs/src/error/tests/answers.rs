@@ -9,12 +9,15 @@ use rustix::io::Errno;
 use ubtrfs_check::CheckError;
 use ubtrfs_device::nonblocking::WouldBlock;
 use ubtrfs_device::progress::Cancelled;
-use ubtrfs_device::{AttemptProblem, ChunkProblem, DeviceError, Holder};
+use ubtrfs_device::{
+    AttemptProblem, ChunkProblem, DeviceError, DeviceName, Holder, UnsupportedScheme,
+};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::compress::CodecError;
 use ubtrfs_format::ids::{InodeNr, Physical, RootId};
 use ubtrfs_format::key::Key;
 use ubtrfs_format::limits::LimitError;
+use ubtrfs_format::maker::Marks;
 use ubtrfs_format::superblock::SuperblockError;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fs::rights::Refused;
@@ -60,6 +63,10 @@ macro_rules! answers {
     };
 }
 
+fn scheme() -> UnsupportedScheme {
+    DeviceName::from("nbd://host/export").path().unwrap_err()
+}
+
 fn looped() -> Kind {
     io::Error::from(Errno::LOOP).kind()
 }
@@ -102,6 +109,7 @@ answers!(engine, EngineError, Cause::Engine, {
     Closed: EngineError::Closed => ROFS, Kind::ReadOnlyFilesystem;
     Forked: EngineError::Forked => BUSY, Kind::ResourceBusy;
     Unwritable: EngineError::Unwritable(String::new()) => ROFS, Kind::ReadOnlyFilesystem;
+    Marked: EngineError::Marked(Marks::NONE) => ROFS, Kind::ReadOnlyFilesystem;
     LogRead: EngineError::LogRead(full()) => NOSPC, Kind::StorageFull;
     LogItem: EngineError::LogItem { subvolume: TREE, block: AT, key: Key::MIN, source: full() } => NOSPC, Kind::StorageFull;
     Seed: EngineError::Seed => ROFS, Kind::ReadOnlyFilesystem;
@@ -207,6 +215,7 @@ answers!(devices, DeviceError, engine_of, {
     Missing: DeviceError::Missing { devid: DEVICE, uuid: Uuid([0; 16]) } => NOENT, Kind::NotFound;
     Truncated: DeviceError::Truncated { path: path(), devid: DEVICE, len_bytes: 0, total_bytes: 1 } => UCLEAN, Kind::InvalidData;
     Chunk: DeviceError::Chunk { logical: AT, problem: ChunkProblem::SubStripes(1) } => UCLEAN, Kind::InvalidData;
+    Scheme: DeviceError::from(scheme()) => OPNOTSUPP, Kind::Unsupported;
     Unwritable: DeviceError::Unwritable { logical: AT, profile: Profile::Raid1, missing: 1 } => ROFS, Kind::ReadOnlyFilesystem;
     NoChunk: DeviceError::NoChunk { logical: AT } => UCLEAN, Kind::InvalidData;
     NoMirror: DeviceError::NoMirror { logical: AT, mirror: 2, mirrors: 1 } => UCLEAN, Kind::InvalidData;
