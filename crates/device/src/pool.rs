@@ -171,10 +171,7 @@ pub struct Pool {
     /// The highest generation that copy 0 of a device may have: read at open, or written since.
     generation: AtomicU64,
     written_bytes: AtomicU64,
-    degraded: bool,
-    ignores_truncation: bool,
-    access: Access,
-    skips_flushes: bool,
+    options: PoolOptions,
     devices: ArcSwap<DeviceTable>,
     /// Devices of seed volumes that the chunk tree may refer to.
     seeds: Mutex<Vec<PresentDevice>>,
@@ -241,10 +238,7 @@ impl Pool {
             generation: superblock.generation.get().into(),
             written_bytes: AtomicU64::new(0),
             superblock,
-            degraded: options.degraded,
-            ignores_truncation: options.ignores_truncation,
-            access: options.access,
-            skips_flushes: options.skips_flushes,
+            options: options.clone(),
             devices: ArcSwap::from_pointee(table),
             seeds: Mutex::new(assembled.seeds),
             chunk_map: ChunkMap::new(),
@@ -286,11 +280,11 @@ impl Pool {
 
     /// Returns whether missing devices were accepted.
     pub fn is_degraded_allowed(&self) -> bool {
-        self.degraded
+        self.options.degraded
     }
 
     pub fn access(&self) -> Access {
-        self.access
+        self.options.access
     }
 
     /// Returns all devices by devid, including missing ones.

@@ -25,9 +25,9 @@ impl Pool {
             if let Err(error) = device.check(self.is_dump()) {
                 // On a shrunk device, not even the superblock copies would be at their offsets.
                 let is_accepted = if device.present.is_some() {
-                    self.accepts_truncated() && self.access == Access::Read
+                    self.accepts_truncated() && self.options.access == Access::Read
                 } else {
-                    self.degraded
+                    self.options.degraded
                 };
                 if !is_accepted {
                     return Err(error);
@@ -42,12 +42,14 @@ impl Pool {
             if missing == 0 {
                 continue;
             }
-            if !self.degraded
+            if !self.options.degraded
                 && let Some(stripe) = lost.clone().next()
             {
                 return Err(stripe.missing());
             }
-            if self.access == Access::Write && missing > chunk.profile().tolerated_failures() {
+            if self.options.access == Access::Write
+                && missing > chunk.profile().tolerated_failures()
+            {
                 return Err(DeviceError::Unwritable {
                     logical: chunk.logical(),
                     profile: chunk.profile(),
@@ -76,7 +78,7 @@ impl Pool {
                 device: own,
             };
             // DEVICE-CHECKS-1
-            if self.access == Access::Write {
+            if self.options.access == Access::Write {
                 return Err(error);
             }
             tracing::warn!(devid = %device.devid, item = %item.fsid, device = %own, "device item of another file system");
@@ -116,7 +118,7 @@ impl Pool {
             return Ok(());
         }
         // DEVICE-CHECKS-1
-        if self.access == Access::Write {
+        if self.options.access == Access::Write {
             return Err(DeviceError::TotalBytes {
                 total_bytes,
                 devices_bytes,
@@ -153,7 +155,7 @@ impl Pool {
 
     /// Returns whether a device may be shorter than its item claims. Blocks past its end are unreadable.
     fn accepts_truncated(&self) -> bool {
-        self.degraded || self.ignores_truncation
+        self.options.degraded || self.options.ignores_truncation
     }
 
     /// Returns whether the volume is a metadata dump, which keeps the sizes of the original volume.

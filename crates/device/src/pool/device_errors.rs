@@ -150,7 +150,7 @@ impl Pool {
             // After a power cut between two superblock writes, a device may be one commit behind without having
             // missed anything else.
             if behind > 1
-                && self.access == Access::Write
+                && self.options.access == Access::Write
                 && !errors.has(DeviceErrorKind::Generation)
             {
                 errors.count(DeviceErrorKind::Generation);

@@ -204,7 +204,7 @@ impl Pool {
     fn discard_geometry(&self, device: &PoolDevice) -> Option<DiscardGeometry> {
         let present = device.present.as_ref()?;
         let own = device.item?.fsid == *self.superblock.metadata_fsid();
-        let is_writable = self.access == Access::Write && device.is_named && own;
+        let is_writable = self.options.access == Access::Write && device.is_named && own;
         if !is_writable || present.refuses_discards.load(Ordering::Relaxed) {
             return None;
         }

@@ -37,7 +37,7 @@ pub(super) struct MirrorRepairs {
 impl Pool {
     /// Allows reads to repair damaged mirrors. A pool opened for reading stays unchanged.
     pub fn allow_mirror_repair(&self) {
-        *self.mirror_repairs.is_allowed.write() = self.access == Access::Write;
+        *self.mirror_repairs.is_allowed.write() = self.options.access == Access::Write;
     }
 
     /// Forbids repairs, and waits for those in progress.

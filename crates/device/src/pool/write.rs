@@ -288,7 +288,7 @@ impl Pool {
                 continue;
             };
             let had_unsummed = device.errors.begin_flush();
-            let flushed = if self.skips_flushes {
+            let flushed = if self.options.skips_flushes {
                 Ok(())
             } else {
                 block.flush()
