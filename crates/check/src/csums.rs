@@ -24,28 +24,33 @@ pub(crate) use data::DataReader;
 use ranges::{Range, without};
 pub(crate) use ranges::{RangeSorter, Union};
 
-/// The checksums expected for the data of files.
+/// Data of files, by the checksums that it needs.
 #[derive(Debug)]
-pub(crate) struct Expectations {
+struct DataRanges<T> {
     /// All data.
-    data: RangeSorter,
+    data: T,
     /// Written by files with checksums.
-    needed: RangeSorter,
+    needed: T,
     /// Data of files without checksums.
-    forbidden: RangeSorter,
+    forbidden: T,
     /// Preallocated space, which may have checksums. Another file may have written to the extent before it was
     /// shared. A log replay or a power cut may have kept that file's extent but not this one's.
-    preallocated: RangeSorter,
+    preallocated: T,
 }
+
+/// The checksums expected for the data of files.
+#[derive(Debug)]
+pub(crate) struct Expectations(DataRanges<RangeSorter>);
 
 impl Expectations {
     pub(crate) fn new(state: &State<'_>) -> Expectations {
-        Expectations {
-            data: RangeSorter::new(state.sorter()),
-            needed: RangeSorter::new(state.sorter()),
-            forbidden: RangeSorter::new(state.sorter()),
-            preallocated: RangeSorter::new(state.sorter()),
-        }
+        let ranges = || RangeSorter::new(state.sorter());
+        Expectations(DataRanges {
+            data: ranges(),
+            needed: ranges(),
+            forbidden: ranges(),
+            preallocated: ranges(),
+        })
     }
 
     /// Adds the checksums that an extent needs. `flags` are the inode's, or None if they must be ignored.
@@ -64,21 +69,21 @@ impl Expectations {
         let part = (start, start.saturating_add(body.num_bytes.get()));
         let is_compressed = head.compression != 0;
         let used = if is_compressed { whole } else { part };
-        self.data.add(whole)?;
+        self.0.data.add(whole)?;
         let Some(flags) = flags else { return Ok(()) };
         if prealloc {
-            self.preallocated.add(part)?;
+            self.0.preallocated.add(part)?;
         } else if flags.contains(InodeFlags::NODATASUM) && !is_compressed {
-            self.forbidden.add(used)?;
+            self.0.forbidden.add(used)?;
         } else {
-            self.needed.add(used)?;
+            self.0.needed.add(used)?;
         }
         Ok(())
     }
 
     /// Adds the range of an extent in a log: its checksums may already be in the tree.
     pub(crate) fn add_logged(&mut self, (start, length): (u64, u64)) -> Result<(), CheckError> {
-        self.data.add((start, start.saturating_add(length)))
+        self.0.data.add((start, start.saturating_add(length)))
     }
 
     /// Reads the checksum tree and compares it with the expectations.
@@ -96,10 +101,12 @@ impl Expectations {
             .data_was_read
             .then(|| DataReader::new(volume, RootId::CSUM_TREE));
         let mut reader = CsumReader {
-            data: self.data.finish()?,
-            needed: self.needed.finish()?,
-            forbidden: self.forbidden.finish()?,
-            preallocated: self.preallocated.finish()?,
+            ranges: DataRanges {
+                data: self.0.data.finish()?,
+                needed: self.0.needed.finish()?,
+                forbidden: self.0.forbidden.finish()?,
+                preallocated: self.0.preallocated.finish()?,
+            },
             written: Vec::new(),
             csum_bytes: volume.superblock().csum_type().size_bytes() as u64,
             sectorsize: u64::from(volume.sectorsize()),
@@ -114,10 +121,7 @@ impl Expectations {
 
 struct CsumReader<'s, 'a> {
     state: &'s mut State<'a>,
-    data: Union,
-    needed: Union,
-    forbidden: Union,
-    preallocated: Union,
+    ranges: DataRanges<Union>,
     /// Ranges of the current item that files have written.
     written: Vec<Range>,
     csum_bytes: u64,
@@ -146,7 +150,9 @@ impl<'a> ItemReader<'a> for CsumReader<'_, 'a> {
         self.missing_before(self.end)?;
         // The checksums needed there are unknown.
         let mut ignored = 0;
-        self.needed.take_before(end, &mut |_, _| ignored += 1)?;
+        self.ranges
+            .needed
+            .take_before(end, &mut |_, _| ignored += 1)?;
         self.state.report.suppressed += ignored;
         Ok(())
     }
@@ -177,7 +183,7 @@ impl CsumReader<'_, '_> {
         let written = &mut self.written;
         written.clear();
         let mut take = |start, end| written.push((start, end));
-        self.needed.take_before(end, &mut take)?;
+        self.ranges.needed.take_before(end, &mut take)?;
         let state = &mut *self.state;
         let files_lost = self.files_lost;
         let mut covered = from;
@@ -186,7 +192,7 @@ impl CsumReader<'_, '_> {
             let fault = Fault::CsumWithoutExtent { length };
             state.add_unless(files_lost, at.at(start), fault);
         };
-        self.data.take_before(end, &mut |start, end| {
+        self.ranges.data.take_before(end, &mut |start, end| {
             if end <= from {
                 return;
             }
@@ -202,16 +208,18 @@ impl CsumReader<'_, '_> {
             let length = end - start;
             state.add(at.at(start), Fault::CsumUnexpected { length });
         };
-        self.forbidden.take_before(end, &mut |start, end| {
+        self.ranges.forbidden.take_before(end, &mut |start, end| {
             let start = start.max(from);
             if start < end {
                 unexpected(start, end);
             }
         })?;
-        self.preallocated.take_before(end, &mut |start, end| {
-            let range = (start.max(from), end);
-            without(range, &self.written, &mut unexpected);
-        })?;
+        self.ranges
+            .preallocated
+            .take_before(end, &mut |start, end| {
+                let range = (start.max(from), end);
+                without(range, &self.written, &mut unexpected);
+            })?;
         if let Some(reader) = &mut self.data_reader {
             self.state.poll()?;
             reader.check(self.state, start, bytes);
@@ -221,7 +229,7 @@ impl CsumReader<'_, '_> {
 
     fn missing_before(&mut self, end: u64) -> Result<(), CheckError> {
         let state = &mut *self.state;
-        self.needed.take_before(end, &mut |start, end| {
+        self.ranges.needed.take_before(end, &mut |start, end| {
             let length = end - start;
             let at = Place::tree(RootId::CSUM_TREE).at(start);
             state.add(at, Fault::CsumMissing { length });
