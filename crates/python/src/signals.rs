@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ubtrfs::{Event, Problems, Progress};
+use ubtrfs::{Event, PhaseProgress, Problems, Progress};
 
 use crate::failure::failed;
 
@@ -34,13 +34,9 @@ pub(crate) struct Signals {
 #[derive(Default)]
 struct Totals {
     path: Option<Vec<u8>>,
-    subject: Option<&'static str>,
-    phase: usize,
-    phases: usize,
+    phase: Option<PhaseProgress>,
     files: u64,
     bytes: u64,
-    blocks: u64,
-    issues: u64,
 }
 
 #[expect(
@@ -70,9 +66,11 @@ impl Signals {
         let of = &self.totals;
         let called = Python::attach(|py| {
             let path = of.path.as_ref().map(|path| PyBytes::new(py, path));
-            let counts = (of.files, of.bytes, of.blocks, of.issues);
-            let phases = (of.phase, of.phases);
-            callable.call1(py, (event, path, message, of.subject, phases, counts))
+            let (blocks, issues) = of.phase.map_or((0, 0), |at| (at.blocks, at.issues));
+            let counts = (of.files, of.bytes, blocks, issues);
+            let phases = of.phase.map_or((0, 0), |at| (at.phase, at.phases));
+            let subject = of.phase.map(|at| at.subject);
+            callable.call1(py, (event, path, message, subject, phases, counts))
         });
         self.raised = called.err();
     }
@@ -131,11 +129,7 @@ impl Progress for Signals {
                 self.report("advance", None);
             }
             Event::Phase(at) => {
-                self.totals.subject = Some(at.subject);
-                self.totals.phase = at.phase;
-                self.totals.phases = at.phases;
-                self.totals.blocks = at.blocks;
-                self.totals.issues = at.issues;
+                self.totals.phase = Some(*at);
                 self.report("phase", None);
             }
             Event::Problem(problem) => {
