@@ -99,7 +99,7 @@ impl Walk {
     fn entry(&mut self, entry: Entry) -> DirEntry {
         let next_dir = (entry.kind == FileKind::Directory).then(|| entry.clone());
         let dir = self.current_dir();
-        let entry = DirEntry::new(&self.engine, dir, entry.into());
+        let entry = DirEntry::new(&self.engine, dir, entry);
         self.next_dir = next_dir.map(|dir| (dir, entry.path()));
         entry
     }

@@ -114,7 +114,7 @@ impl WalkDirs {
         let mut below = Vec::new();
         let mut entry = |entry: Entry| {
             let dir = (entry.kind == FileKind::Directory).then(|| entry.clone());
-            let entry = DirEntry::new(&self.engine, Arc::clone(&path), entry.into());
+            let entry = DirEntry::new(&self.engine, Arc::clone(&path), entry);
             below.extend(dir.map(|dir| (dir, entry.path())));
             entry
         };

@@ -11,40 +11,15 @@
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Deref};
 
-use ubtrfs_fs::{DirEntry, Error, FileId, FileKind, Volume};
+// The library has a public type of the same name.
+pub(crate) use ubtrfs_fs::DirEntry as Entry;
+use ubtrfs_fs::{Error, FileId, FileKind, Volume};
 
 #[cfg(test)]
 mod tests;
 
 /// The number of entries of a directory that are read at a time.
 const BATCH: usize = 1024;
-
-/// An entry of a directory.
-#[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) name: Vec<u8>,
-    pub(crate) kind: FileKind,
-    pub(crate) id: FileId,
-    /// Its position in the directory, which is unique.
-    pub(crate) index: u64,
-}
-
-impl From<Entry> for DirEntry {
-    fn from(entry: Entry) -> DirEntry {
-        let Entry {
-            name,
-            kind,
-            id,
-            index,
-        } = entry;
-        DirEntry {
-            name,
-            kind,
-            id,
-            index,
-        }
-    }
-}
 
 /// The order of a directory's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,12 +95,6 @@ impl Listing {
         let mut entries = Vec::new();
         let result = volume.readdir(self.dir, from, &mut |entry| {
             let index = entry.index;
-            let entry = Entry {
-                name: entry.name,
-                kind: entry.kind,
-                id: entry.id,
-                index,
-            };
             if self.filter.passes(&entry) {
                 entries.push(entry);
             }
