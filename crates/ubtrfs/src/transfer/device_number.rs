@@ -10,7 +10,7 @@ pub(crate) fn device_of_host(device: rustix::fs::Dev) -> DeviceNumber {
     }
 }
 
-/// Converts the number of an inode to that of `stat`.
+/// Converts the number of an inode to the number of `stat`.
 pub(crate) fn host_device(rdev: u64) -> rustix::fs::Dev {
     let device = DeviceNumber::from_inode(rdev);
     rustix::fs::makedev(device.major, device.minor)

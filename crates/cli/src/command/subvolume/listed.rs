@@ -64,7 +64,7 @@ impl Listed {
         self.info.parent_id.map(RootId)
     }
 
-    /// Returns the UUID. Subvolumes of old kernels have none.
+    /// Returns the UUID. Volumes of old kernels lack it.
     pub(super) fn uuid(&self) -> Option<Uuid> {
         Some(self.info.uuid).filter(|uuid| !uuid.is_nil())
     }
