@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use clap::ValueEnum;
+use clap::{ValueEnum, ValueHint};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use ubtrfs::{
@@ -38,7 +38,7 @@ const PROGRESS: &str = "{spinner} [{elapsed_precise}] {wide_msg}";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
     /// The devices or images of the volume
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     named: Vec<DeviceName>,
     /// Take the trees from this copy of the superblock: 0, 1 or 2
     #[arg(short, long = "super", value_name = "COPY")]

@@ -191,13 +191,30 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueHint;
     use clap::error::ErrorKind;
+    use ubtrfs::DeviceName;
 
     use super::*;
 
     #[test]
     fn the_command_line_is_defined_without_contradictions() {
         definition().debug_assert();
+    }
+
+    #[test]
+    fn names_of_devices_are_completed_as_paths() {
+        fn check(command: &clap::Command) -> usize {
+            let is_name =
+                |arg: &&Arg| arg.get_value_parser().type_id() == TypeId::of::<DeviceName>();
+            let names: Vec<&Arg> = command.get_arguments().filter(is_name).collect();
+            for name in &names {
+                assert_eq!(name.get_value_hint(), ValueHint::AnyPath, "{name}");
+            }
+            let below = command.get_subcommands().map(check);
+            names.len() + below.sum::<usize>()
+        }
+        assert!(check(&definition()) > 2);
     }
 
     #[test]

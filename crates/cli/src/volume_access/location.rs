@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use clap::ValueHint;
 use clap::builder::{TypedValueParser, ValueParserFactory};
 use ubtrfs::{
     DeviceAccess, DeviceName, DiscardMode, Subvolume, Volume, memory_limit, sibling_devices,
@@ -214,7 +215,7 @@ impl ValueParserFactory for Location {
 #[command(next_help_heading = "Volume")]
 pub(crate) struct DeviceOptions {
     /// Another device or image of the same volume; repeat for each
-    #[arg(long = "device", value_name = "DEVICE")]
+    #[arg(long = "device", value_name = "DEVICE", value_hint = ValueHint::AnyPath)]
     devices: Vec<DeviceName>,
     /// Search this directory for the volume's other devices (/dev: all block devices), instead of the directory of the
     /// one that is named; repeat for more

@@ -6,6 +6,7 @@
 use std::io::Write;
 
 use anyhow::Context;
+use clap::ValueHint;
 use ubtrfs::{ClearedLog, DeviceAccess, DeviceName, Volume, memory_limit};
 
 use crate::presentation::console::Console;
@@ -21,7 +22,7 @@ use crate::volume_access::reason::Reasoned;
 #[derive(Debug, clap::Args)]
 pub(crate) struct ZeroLog {
     /// A device or an image of the volume
-    #[arg(value_name = "DEVICE")]
+    #[arg(value_name = "DEVICE", value_hint = ValueHint::AnyPath)]
     device: DeviceName,
     #[command(flatten)]
     devices: DeviceOptions,
