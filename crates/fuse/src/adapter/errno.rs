@@ -4,6 +4,9 @@ use ubtrfs_device::DeviceError;
 use ubtrfs_fs::{Error, SpaceError};
 use ubtrfs_fuse_server::request::Errno;
 
+#[cfg(test)]
+mod tests;
+
 /// Returns the errno for the caller. The log alone has the details of damage and of failing devices.
 pub(super) fn errno(error: Error) -> Errno {
     let errno = if error.is_would_block() {
