@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use ubtrfs_device::{ChunkProblem, Holder};
+use ubtrfs_device::{ChunkProblem, DeviceName, Holder};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::ids::{DevId, Logical, Physical};
 use ubtrfs_format::superblock::SuperblockError;
@@ -67,6 +67,7 @@ fn failing_device_is_eio_and_damage_is_not() {
         Missing: DeviceError::Missing { devid: DEVICE, uuid: UUID } => IO;
         Truncated: DeviceError::Truncated { path: path(), devid: DEVICE, len_bytes: 0, total_bytes: 1 } => UCLEAN;
         Chunk: DeviceError::Chunk { logical: AT, problem: ChunkProblem::SubStripes(1) } => UCLEAN;
+        Scheme: DeviceError::from(DeviceName::from("nbd://h/e").path().unwrap_err()) => OPNOTSUPP;
         Unwritable: DeviceError::Unwritable { logical: AT, profile: Profile::Raid1, missing: 1 } => ROFS;
         NoChunk: DeviceError::NoChunk { logical: AT } => UCLEAN;
         NoMirror: DeviceError::NoMirror { logical: AT, mirror: 2, mirrors: 1 } => UCLEAN;
