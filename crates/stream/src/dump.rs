@@ -5,8 +5,10 @@
 
 use std::fmt::{self, Display, Write as _};
 
+use ubtrfs_format::item::FileTime;
+
 use crate::escaped::Escaped;
-use crate::format::{Command, CommandKind, DumpContext, Time};
+use crate::format::{Command, CommandKind, DumpContext};
 
 /// The width to which paths are padded.
 const PATH_COLUMNS: usize = 32;
@@ -86,7 +88,7 @@ impl<T: Display, F: Fn(i64) -> T> DumpContext for CommandLines<F> {
         Escaped(&joined(&self.subvolume, path)).to_string()
     }
 
-    fn local(&self, time: Time) -> String {
+    fn local(&self, time: FileTime) -> String {
         (self.local_time)(time.sec).to_string()
     }
 }

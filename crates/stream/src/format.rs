@@ -25,7 +25,7 @@ mod writer;
 
 use ubtrfs_format::name_hash::crc32c;
 
-pub use attribute::{Attribute, Time};
+pub use attribute::Attribute;
 pub use command::Command;
 pub(crate) use command::DumpContext;
 pub use command_kind::CommandKind;

@@ -27,7 +27,7 @@ pub use dump::CommandLines;
 pub use escaped::Escaped;
 pub use format::{
     Attribute, Command, CommandKind, Fault, MAX_BODY_BYTES, StreamError, StreamReader,
-    StreamVersion, StreamWriter, Time, WriteError,
+    StreamVersion, StreamWriter, WriteError,
 };
 pub use receive::{
     CloneSource, CommandError, CommandFault, EncodedExtent, EncodedFault, NewFile, PathCache,

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::source::{CHANGES, FILES, OURS, btrfs, has_progs_or_skip, ready, shell, snapshot};
+use ubtrfs_format::item::FileTime;
 use ubtrfs_sim::fill::{self, Scale};
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec};
 use ubtrfs_stream::{
-    Command as StreamCommand, CommandKind, StreamReader, StreamVersion, StreamWriter, Time,
+    Command as StreamCommand, CommandKind, StreamReader, StreamVersion, StreamWriter,
 };
 
 fn dump(program: &str, stream: &Path) -> Output {
@@ -152,7 +153,7 @@ fn odd_streams_are_dumped_as_btrfs_progs_does() {
         });
     }
     for sec in [0, -1, 1 << 33, 1 << 35, -30_000_000_000] {
-        let time = Time { sec, nsec: 5 };
+        let time = FileTime { sec, nsec: 5 };
         commands.push(StreamCommand::Utimes {
             path: b"t",
             atime: time,

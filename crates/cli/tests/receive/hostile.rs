@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use ubtrfs_format::ids::{InodeNr, Transid};
+use ubtrfs_format::item::FileTime;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_sim::Scratch;
-use ubtrfs_stream::{Command, StreamVersion, StreamWriter, Time};
+use ubtrfs_stream::{Command, StreamVersion, StreamWriter};
 
 use crate::source::{OURS, empty_image, run};
 
@@ -166,7 +167,7 @@ fn assert_sound(image: &Path) {
 
 /// Returns streams whose last command fails.
 pub(crate) fn refused_commands() -> Vec<(Vec<Command<'static>>, &'static str)> {
-    let far = Time {
+    let far = FileTime {
         sec: 0,
         nsec: 1_000_000_000,
     };

@@ -71,26 +71,3 @@ impl Attribute {
         self == Attribute::Data && version >= StreamVersion::V2
     }
 }
-
-/// A time of a file, in seconds since 1970.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Time {
-    pub sec: i64,
-    pub nsec: u32,
-}
-
-impl Time {
-    pub(super) fn from_bytes([s0, s1, s2, s3, s4, s5, s6, s7, nsec @ ..]: [u8; 12]) -> Self {
-        Time {
-            sec: i64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]),
-            nsec: u32::from_le_bytes(nsec),
-        }
-    }
-
-    pub(super) fn to_bytes(self) -> [u8; 12] {
-        let mut bytes = [0; 12];
-        bytes[..8].copy_from_slice(&self.sec.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.nsec.to_le_bytes());
-        bytes
-    }
-}

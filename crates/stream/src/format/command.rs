@@ -8,9 +8,10 @@
 use std::fmt::{self, Write as _};
 
 use ubtrfs_format::ids::{InodeNr, Transid};
+use ubtrfs_format::item::FileTime;
 use ubtrfs_format::uuid::Uuid;
 
-use super::attribute::{Attribute, Time};
+use super::attribute::Attribute;
 use super::body::Body;
 use super::command_kind::CommandKind;
 use super::field::{Attributes, Field};
@@ -21,7 +22,7 @@ use crate::escaped::Escaped;
 pub(crate) trait DumpContext {
     /// Returns a path below the current subvolume, in escaped form.
     fn below(&self, path: &[u8]) -> String;
-    fn local(&self, time: Time) -> String;
+    fn local(&self, time: FileTime) -> String;
 }
 
 /// Every row has a field `path`.
@@ -211,11 +212,11 @@ commands! {
 
     Utimes {
         path: &'a [u8] = Path,
-        atime: Time = Atime,
-        mtime: Time = Mtime,
-        ctime: Time = Ctime,
+        atime: FileTime = Atime,
+        mtime: FileTime = Mtime,
+        ctime: FileTime = Ctime,
         /// Omitted when writing version 1.
-        otime: Option<Time> = Otime or None,
+        otime: Option<FileTime> = Otime or None,
     } => "atime={} mtime={} ctime={}", dump.local(atime), dump.local(mtime), dump.local(ctime);
 
     /// A range with changed data, in a stream without data.

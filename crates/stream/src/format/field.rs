@@ -1,11 +1,12 @@
 //! Types of the fields of commands, each in one attribute, and the attributes of a body that is read.
 
 use ubtrfs_format::ids::{InodeNr, Transid};
+use ubtrfs_format::item::{FileTime, Timespec};
 use ubtrfs_format::uuid::Uuid;
 
-use super::attribute::{Attribute, Time};
-use super::body::Body;
 use super::{Fault, StreamVersion, WriteError};
+use super::attribute::Attribute;
+use super::body::Body;
 
 /// The value of an attribute.
 pub(super) trait Field<'a>: Sized {
@@ -34,7 +35,17 @@ fixed_size! {
     InodeNr: |bytes| InodeNr(u64::from_le_bytes(bytes)), |ino: InodeNr| ino.0.to_le_bytes();
     Transid: |bytes| Transid(u64::from_le_bytes(bytes)), |id: Transid| id.0.to_le_bytes();
     Uuid: Uuid, |uuid: Uuid| uuid.0;
-    Time: Time::from_bytes, Time::to_bytes;
+    FileTime: time_from_bytes, time_to_bytes;
+}
+
+/// Decodes a time, which streams have in the format of inodes.
+fn time_from_bytes(bytes: [u8; 12]) -> FileTime {
+    let time: Timespec = zerocopy::transmute!(bytes);
+    time.into()
+}
+
+fn time_to_bytes(time: FileTime) -> [u8; 12] {
+    zerocopy::transmute!(Timespec::from(time))
 }
 
 fn sized<const N: usize>(attribute: Attribute, bytes: &[u8]) -> Result<[u8; N], Fault> {

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use ubtrfs_format::ids::{InodeNr, Transid};
+use ubtrfs_format::item::FileTime;
 use ubtrfs_format::uuid::Uuid;
 
 use super::*;
@@ -14,7 +15,7 @@ const KERNEL_STREAM: &[u8] = b"btrfs-stream\0\
     \x01\x00\x00\x00\x26\x00\x00\x00\x01\x00\xa1\x28\x83\xc8\x0f\x00\x02\x00\x73\x31\x01\x00\x10\x00\
     \xa5\x33\x4a\xc1\x6c\x65\x98\x44\xaf\x43\x6b\x4c\x9d\x9e\x29\x40\x02\x00\x08\x00\x0a\x00\x00\x00\
     \x00\x00\x00\x00";
-const TIME: Time = Time {
+const TIME: FileTime = FileTime {
     sec: -2,
     nsec: 999_999_999,
 };
@@ -62,9 +63,9 @@ impl Sample for Uuid {
     }
 }
 
-impl Sample for Time {
-    fn sample(number: usize) -> Time {
-        [TIME, Time::default(), TIME, TIME][number]
+impl Sample for FileTime {
+    fn sample(number: usize) -> FileTime {
+        [TIME, FileTime::default(), TIME, TIME][number]
     }
 }
 

@@ -16,7 +16,7 @@ use super::error::{CommandFault, ReceiveFault};
 use super::path::TreePath;
 use super::target::{NewFile, SetAttributes};
 use super::{Failed, Receiver, TYPE, report};
-use crate::format::{Command, CommandKind, Time};
+use crate::format::{Command, CommandKind};
 
 const PERMISSIONS: u64 = 0o7777;
 /// By default, no volume stores larger data inline.
@@ -388,12 +388,10 @@ fn owner(uid: u64, gid: u64) -> Result<(u32, u32), CommandFault> {
         .ok_or(CommandFault::Owner { uid, gid })
 }
 
-fn time(time: Time) -> Result<FileTime, CommandFault> {
+/// Checks a time of a stream.
+fn time(time: FileTime) -> Result<FileTime, CommandFault> {
     match time.nsec {
-        0..1_000_000_000 => Ok(FileTime {
-            sec: time.sec,
-            nsec: time.nsec,
-        }),
+        0..1_000_000_000 => Ok(time),
         nsec => Err(CommandFault::Time(nsec)),
     }
 }

@@ -3,15 +3,15 @@
 //! Not here: its data (`data`), extended attributes (`xattrs`).
 
 use ubtrfs_format::ids::InodeNr;
-use ubtrfs_format::item::{FileKind, Timespec};
+use ubtrfs_format::item::FileKind;
 use ubtrfs_fs::FileId;
 
 use super::error::{CorruptFile, Result};
 use super::file_tree::{Inode, Name, ROOT_DIR};
+use crate::format::{Command, StreamVersion};
 use super::inode_update::{FileData, Update};
 use super::job::Job;
 use super::receiver::Dir;
-use crate::format::{Command, StreamVersion, Time};
 
 /// Settable bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
@@ -19,17 +19,13 @@ const PERMISSIONS: u32 = 0o7777;
 const SET_IDS: u32 = 0o6000;
 
 pub(super) fn utimes<'p>(path: &'p [u8], inode: &Inode) -> Command<'p> {
-    let time = |time: Timespec| Time {
-        sec: time.sec.get(),
-        nsec: time.nsec.get(),
-    };
     let item = &inode.item;
     Command::Utimes {
         path,
-        atime: time(item.atime),
-        mtime: time(item.mtime),
-        ctime: time(item.ctime),
-        otime: Some(time(item.otime)),
+        atime: item.atime.into(),
+        mtime: item.mtime.into(),
+        ctime: item.ctime.into(),
+        otime: Some(item.otime.into()),
     }
 }
 

@@ -8,8 +8,7 @@ use ubtrfs_device::progress::{Event, Progress};
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_fs::{FileTime, Volume};
 use ubtrfs_stream::{
-    Command, ReceiveOptions, Receiver, StreamReader, StreamVersion, StreamWriter, Time,
-    VolumeTarget,
+    Command, ReceiveOptions, Receiver, StreamReader, StreamVersion, StreamWriter, VolumeTarget,
 };
 
 use crate::fixture::{MIB, SUBVOL, assert_sound, new_device, open, receive};
@@ -38,7 +37,7 @@ fn chmod(path: &[u8], mode: u64) -> Command<'_> {
 }
 
 fn utimes(path: &[u8], sec: i64) -> Command<'_> {
-    let time = |sec| Time { sec, nsec: 5 };
+    let time = |sec| FileTime { sec, nsec: 5 };
     Command::Utimes {
         path,
         atime: time(sec),
