@@ -53,14 +53,7 @@ fn strftime(time: SystemTime, format: &str) -> String {
 
 /// Returns whole seconds since 1970, rounded down.
 fn seconds(time: SystemTime) -> i64 {
-    let whole = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => whole(after),
-        Err(before) => {
-            let before = before.duration();
-            -whole(before) - i64::from(before.subsec_nanos() > 0)
-        }
-    }
+    FileTime::from(time).sec
 }
 
 /// Formats a time as "Nov 21 20:24", or with the year instead of the hour.
