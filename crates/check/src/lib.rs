@@ -30,6 +30,7 @@ mod item_reader;
 mod item_types;
 mod log_tree;
 mod lost;
+mod marks;
 mod options;
 mod references;
 mod report;
@@ -55,7 +56,7 @@ pub use error::CheckError;
 pub use fault::{Fault, Severity};
 pub use issue::{Issue, Place};
 pub use options::{CheckOptions, Phase};
-pub use report::{Figures, Report};
+pub use report::{Figures, MakerMark, Report};
 
 /// Checks the volume on the named devices, including other devices of it found by a scan. Its phases are reported to `progress`.
 pub fn check<D: Clone + Into<DeviceName>>(

@@ -29,6 +29,22 @@ pub struct Figures {
     pub data_bytes_referenced: u64,
 }
 
+/// Data of the system of a NAS maker that mainline does not have. Its contents are not checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MakerMark {
+    /// The maker's system.
+    pub maker: &'static str,
+    /// A short name, for programs.
+    pub name: &'static str,
+    /// The place and the meaning.
+    pub description: String,
+    /// How many items have the mark. A field of the superblock and a tree count as one.
+    pub count: u64,
+    /// Whether it is a tree that derives from other trees, and is not compared with them.
+    pub is_tree: bool,
+}
+
 /// The findings of a check.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -52,6 +68,8 @@ pub struct Report {
     pub has_log: bool,
     /// Whether the volume has quota groups, whose sums are not checked.
     pub has_quotas: bool,
+    /// The marks of the system of a NAS maker. They are not issues.
+    pub marks: Vec<MakerMark>,
     /// Whether all data was read and verified against its checksums.
     pub data_was_read: bool,
     /// Whether the volume was restored from a metadata dump, which has no data.

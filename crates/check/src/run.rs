@@ -28,6 +28,7 @@ use crate::walk::{Lost, Visited, Visitor, walk};
 pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(), CheckError> {
     state.start(Phase::Superblocks)?;
     superblocks::check(state, volume);
+    state.count_superblock_marks(volume.superblock());
 
     state.start(Phase::Chunks)?;
     let chunks = Chunks::read(state, volume)?;
@@ -75,6 +76,7 @@ pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(
     references::check(state, volume, &roots)?;
     state.tell_bad_mirrors(volume);
     state.take_data_figures();
+    state.report_marks();
     state.report.finish(state.options.max_issues);
     Ok(())
 }

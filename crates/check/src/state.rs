@@ -1,11 +1,13 @@
 //! The state of a running check.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use ubtrfs_device::progress::{Event, PhaseProgress, Progress, Watch};
 use ubtrfs_device::{AttemptProblem, DeviceError};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_format::maker::{Marks, is_makers_tree};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, header_flags, leaf_data_size, max_key_ptrs};
+use ubtrfs_format::superblock::Superblock;
 use ubtrfs_spill::{ScratchDir, Sorter};
 
 use crate::block_set::BlockSet;
@@ -15,6 +17,7 @@ use crate::fault::Fault;
 use crate::issue::Place;
 use crate::item_types::ItemTypes;
 use crate::lost::{LostBlocks, LostKeys};
+use crate::marks::MarkCounts;
 use crate::options::{CheckOptions, Phase};
 use crate::report::Report;
 use crate::tree_root::TreeRoot;
@@ -44,6 +47,9 @@ pub(crate) struct State<'a> {
     elsewhere: BlockSet,
     /// Whether this is the second pass, which does not report defects of blocks again.
     is_second_pass: bool,
+    /// Unknown item types that were reported.
+    unknown_types: BTreeSet<u8>,
+    marks: MarkCounts,
     watch: Watch<'a>,
     phase: Phase,
     blocks: u64,
@@ -73,6 +79,8 @@ impl<'a> State<'a> {
             at_home: BlockSet::new(sectorsize),
             elsewhere: BlockSet::new(sectorsize),
             is_second_pass: false,
+            unknown_types: BTreeSet::new(),
+            marks: MarkCounts::new(),
             watch: Watch::new(progress),
             phase: Phase::Superblocks,
             blocks: 0,
@@ -175,8 +183,23 @@ impl<'a> State<'a> {
         Ok(true)
     }
 
-    /// Reports items with unknown types and with types that do not belong in the tree.
+    /// Counts the marks of makers in a superblock.
+    pub(crate) fn count_superblock_marks(&mut self, superblock: &Superblock) {
+        self.marks.add(Marks::of_superblock(superblock));
+    }
+
+    /// Adds the marks found so far to the report.
+    pub(crate) fn report_marks(&mut self) {
+        self.report.marks = self.marks.found();
+    }
+
+    /// Reports items with types that do not belong in the tree, and each unknown type once. Trees of makers may contain
+    /// any type.
     pub(crate) fn check_types(&mut self, root: &TreeRoot, block: Visited<'_>) {
+        if is_makers_tree(root.tree) {
+            return;
+        }
+        let has_files = root.tree.holds_files() || root.tree == RootId::TREE_RELOC;
         let types = ItemTypes::of(root.tree);
         for (key, _) in block.node.items() {
             let item_type = key.item_type.0;
@@ -186,7 +209,9 @@ impl<'a> State<'a> {
             let at = Place::item(root.tree, key).at(block.node.bytenr().0);
             if types.is_known(item_type) {
                 self.add(at, Fault::ItemMisplaced {});
-            } else {
+            } else if has_files && !Marks::of_item_type(key).is_empty() {
+                // Counted as a mark.
+            } else if self.unknown_types.insert(item_type) {
                 self.add(at, Fault::ItemTypeUnknown { item_type });
             }
         }
@@ -203,6 +228,7 @@ impl<'a> State<'a> {
         }
         let node = block.node;
         let waste = if node.is_leaf() {
+            self.marks.add_items(node);
             let types = ItemTypes::of(root.tree);
             let mut items = 0;
             let mut all_belong = true;

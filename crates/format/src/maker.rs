@@ -12,11 +12,14 @@ mod syno;
 
 use std::fmt;
 
-pub use syno::{CREATE_TIME, SuperblockEnd, create_time, label_build};
+pub use syno::{CREATE_TIME, MadeBy, SuperblockEnd, create_time, label_build};
 
 use crate::ids::RootId;
+use crate::item::RootItemFlags;
 use crate::key::{Key, KeyType};
 
+/// The flag of root items of hidden subvolumes.
+const HIDDEN_SUBVOLUME: u64 = 1 << 32;
 /// The index of names in any case, in trees of files.
 const CASELESS_INDEX: KeyType = KeyType(91);
 const USAGE_ROOT: KeyType = KeyType(162);
@@ -33,11 +36,17 @@ pub enum Maker {
     Synology,
 }
 
+impl Maker {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Maker::Synology => "Synology DSM",
+        }
+    }
+}
+
 impl fmt::Display for Maker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Maker::Synology => "Synology DSM",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -111,7 +120,11 @@ const TABLE: &[Mark] = &[
         "fields at the end of the superblock",
     ),
     syno(Place::Label, "label", "date and build in the label"),
-    syno(Place::RootFlag(1 << 32), "root-hide", "hidden subvolume"),
+    syno(
+        Place::RootFlag(HIDDEN_SUBVOLUME),
+        "root-hide",
+        "hidden subvolume",
+    ),
     syno(
         Place::RootFlag(1 << 33),
         "root-no-quota-load",
@@ -313,6 +326,11 @@ impl fmt::Display for Marks {
 /// Returns the bits of the flags of root items that makers use.
 pub const fn root_flags() -> u64 {
     flags_of(true)
+}
+
+/// Returns whether the maker's system hides a subvolume.
+pub fn is_hidden(flags: RootItemFlags) -> bool {
+    flags.bits() & HIDDEN_SUBVOLUME != 0
 }
 
 /// Returns the bits of the flags of inodes that makers use.

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ubtrfs_check::{CheckOptions, Report, check};
 use ubtrfs_device::{Access, BlockDevice, FileDevice};
 use ubtrfs_format::item::{InodeFlags, Timespec};
 use ubtrfs_fs::{
@@ -276,5 +277,45 @@ fn unknown_flags_are_damage_unless_they_are_ignored() {
         )
         .unwrap();
         assert_eq!(contents(&volume), before, "{mark}");
+    }
+}
+
+fn checked(image: &Image) -> Report {
+    let paths = std::slice::from_ref(&image.path);
+    check(paths, &CheckOptions::default(), &mut ()).unwrap()
+}
+
+#[test]
+fn check_finds_no_fault_in_marks_and_counts_them() {
+    let image = Image::new();
+    let before = checked(&image);
+    assert!(before.is_spotless() && before.marks.is_empty(), "{before}");
+    nas::put_all(&image.path);
+    let report = checked(&image);
+    assert!(report.is_spotless(), "{report}");
+    let names: Vec<&str> = report.marks.iter().map(|mark| mark.name).collect();
+    for wanted in [
+        "locker",
+        "inode-user-quota",
+        "caseless-index",
+        "usage-root",
+        "xattr-syno",
+    ] {
+        assert!(names.contains(&wanted), "{wanted}: {names:?}");
+    }
+    let trees = report.marks.iter().filter(|mark| mark.is_tree);
+    assert!(trees.map(|tree| tree.count).eq([1; 9]), "{names:?}");
+}
+
+#[test]
+fn check_finds_each_mark_alone() {
+    for mark in nas::names() {
+        let image = Image::new();
+        nas::put(&image.path, mark);
+        let report = checked(&image);
+        assert!(
+            report.is_spotless() && !report.marks.is_empty(),
+            "{mark}: {report}"
+        );
     }
 }

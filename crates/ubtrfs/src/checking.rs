@@ -52,6 +52,9 @@ pub struct Checker {
 /// The findings of a check. [`Checker`] has an example.
 pub use ubtrfs_check::Report as CheckReport;
 
+/// Data of the system of a NAS maker on a volume, in [`CheckReport::marks`].
+pub use ubtrfs_check::MakerMark;
+
 /// A problem of a volume, in a [`CheckReport`]. Its text has number, name and location.
 ///
 /// ```

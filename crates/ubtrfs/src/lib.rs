@@ -259,7 +259,8 @@ mod walk_dirs;
 pub use caller::Caller;
 pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, XattrChangeKind};
 pub use checking::{
-    CheckFault, CheckFigures, CheckIssue, CheckPlace, CheckReport, Checker, OpenCheck, Severity,
+    CheckFault, CheckFigures, CheckIssue, CheckPlace, CheckReport, Checker, MakerMark, OpenCheck,
+    Severity,
 };
 pub use copies::CopyOptions;
 pub use dir::{Dir, SubvolumePlace};

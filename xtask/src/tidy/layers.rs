@@ -127,6 +127,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "block_set error fault fingerprint item_types options space tree_root",
             "facts issue lost root_entry volume",
             "report walk",
+            "marks",
             "state",
             "item_reader",
             "csums extents root_links superblocks",

@@ -14,8 +14,7 @@ use clap::{ValueEnum, ValueHint};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use ubtrfs::{
-    CheckIssue, CheckReport, Checker, DeviceAccess, DeviceName, Event, Holder, OpenCheck,
-    PhaseProgress, Severity,
+    CheckIssue, CheckReport, Checker, DeviceAccess, DeviceName, Event, Holder, MakerMark, OpenCheck, PhaseProgress, Severity,
 };
 use ubtrfs_device::clock;
 
@@ -335,6 +334,19 @@ fn print(out: &mut dyn Write, report: &CheckReport, quiet: bool) -> std::io::Res
     if quiet {
         return Ok(());
     }
+    for mark in &report.marks {
+        let MakerMark {
+            maker,
+            description,
+            count,
+            ..
+        } = mark;
+        if mark.is_tree {
+            writeln!(out, "mark of {maker}: {description}, not compared")?;
+        } else {
+            writeln!(out, "mark of {maker}: {description}: {count}")?;
+        }
+    }
     if report.is_dump {
         writeln!(out, "data was not read: a metadata dump has none")?;
     } else if !report.data_was_read {
@@ -392,10 +404,20 @@ impl Serialize for ReportJson<'_> {
         map.serialize_entry("waste_bytes", &figures.waste_bytes)?;
         map.serialize_entry("data_bytes_allocated", &figures.data_bytes_allocated)?;
         map.serialize_entry("data_bytes_referenced", &figures.data_bytes_referenced)?;
+        let marks: Vec<_> = report.marks.iter().map(mark_to_json).collect();
+        map.serialize_entry("marks", &marks)?;
         let issues: Vec<_> = report.issues.iter().map(issue_to_json).collect();
         map.serialize_entry("issues", &issues)?;
         map.end()
     }
+}
+
+#[derive(Debug, Serialize)]
+struct MarkJson {
+    maker: &'static str,
+    name: &'static str,
+    description: String,
+    count: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -413,6 +435,15 @@ struct IssueJson {
     key: Option<(u64, u8, u64)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytenr: Option<u64>,
+}
+
+fn mark_to_json(mark: &MakerMark) -> MarkJson {
+    MarkJson {
+        maker: mark.maker,
+        name: mark.name,
+        description: mark.description.clone(),
+        count: mark.count,
+    }
 }
 
 fn issue_to_json(issue: &CheckIssue) -> IssueJson {

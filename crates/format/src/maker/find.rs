@@ -8,7 +8,9 @@ use zerocopy::FromBytes;
 use super::{CASELESS_INDEX, Marks, Place, SuperblockEnd, USAGE, USAGE_EXTENT, USAGE_ROOT};
 use super::{inode_flags, label_build, root_flags};
 use crate::ids::RootId;
-use crate::item::{DirEntries, ExtentHead, FileExtent, InodeItem, RootItem, RootItemFlags};
+use crate::item::{
+    DirEntries, ExtentHead, FileExtent, InodeFlags, InodeItem, RootItem, RootItemFlags,
+};
 use crate::key::{Key, KeyType};
 use crate::node::Node;
 use crate::superblock::Superblock;
@@ -48,6 +50,11 @@ impl Marks {
         Marks::placed(|place| matches!(place, Place::RootFlag(bit) if bits & bit != 0))
     }
 
+    /// Returns the marks in the flags of an inode.
+    pub fn of_inode_flags(flags: InodeFlags) -> Marks {
+        Marks::placed(|place| matches!(place, Place::InodeFlag(bit) if flags.bits() & bit != 0))
+    }
+
     /// Returns the marks of an inode.
     pub fn of_inode(inode: &InodeItem) -> Marks {
         let bits = inode.flags.get() & inode_flags();
@@ -78,8 +85,14 @@ impl Marks {
 
     /// Returns the marks in a tree block. An interior node has only the mark of its tree.
     pub fn of_block(node: Node<'_>) -> Marks {
+        let mut found = Marks::of_tree_id(node.owner());
+        Marks::for_each_item(node, &mut |marks| found.insert(marks));
+        found
+    }
+
+    /// Passes the marks of each item of a leaf to `each`. Items without marks are skipped.
+    pub fn for_each_item(node: Node<'_>, each: &mut dyn FnMut(Marks)) {
         let owner = node.owner();
-        let mut found = Marks::of_tree_id(owner);
         let has_files = owner.holds_files() || owner == RootId::TREE_LOG;
         for (slot, head) in node.heads().iter().enumerate() {
             // Most items cannot have a mark.
@@ -87,10 +100,23 @@ impl Marks {
                 continue;
             }
             if let Some((key, bytes)) = node.item(slot) {
-                found.insert(Marks::of_item(has_files, key, bytes));
+                match Marks::of_item(has_files, key, bytes) {
+                    Marks::NONE => {}
+                    marks => each(marks),
+                }
             }
         }
-        found
+    }
+
+    /// Returns the mark of an item type in trees of files, for a key.
+    pub fn of_item_type(key: Key) -> Marks {
+        match key.item_type {
+            CASELESS_INDEX => Marks::placed(|place| place == Place::ItemType(CASELESS_INDEX)),
+            USAGE_ROOT | USAGE_EXTENT if key.objectid == USAGE => {
+                Marks::placed(|place| place == Place::ItemType(key.item_type))
+            }
+            _ => Marks::NONE,
+        }
     }
 
     /// Returns the marks of one item. `has_files` is whether its tree contains inodes.
@@ -118,12 +144,7 @@ impl Marks {
                 let names = DirEntries::new(bytes).map(|entry| Marks::of_xattr(entry.name));
                 names.fold(Marks::NONE, Marks::union)
             }
-            CASELESS_INDEX if has_files => {
-                Marks::placed(|place| place == Place::ItemType(CASELESS_INDEX))
-            }
-            USAGE_ROOT | USAGE_EXTENT if has_files && key.objectid == USAGE => {
-                Marks::placed(|place| place == Place::ItemType(key.item_type))
-            }
+            _ if has_files => Marks::of_item_type(key),
             _ => Marks::NONE,
         }
     }

@@ -1,9 +1,12 @@
 //! Fields of Synology's DSM, decoded for display.
 
+use std::fmt;
+
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 use zerocopy::{Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{Maker, Marks};
 use crate::item::Timespec;
 use crate::superblock::{SUPERBLOCK_SIZE, Superblock};
 
@@ -51,4 +54,41 @@ pub const CREATE_TIME: &[u8] = b"syno.create_time";
 /// Decodes the value of [`CREATE_TIME`].
 pub fn create_time(value: &[u8]) -> Option<Timespec> {
     Timespec::read_from_bytes(value).ok()
+}
+
+/// The maker of a volume, as far as its superblock shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MadeBy {
+    pub maker: Maker,
+    /// The build number of the maker's system that made the volume.
+    pub build: Option<u32>,
+    /// Whether another system has committed to the volume since the maker's system did.
+    pub is_written_since: bool,
+}
+
+impl MadeBy {
+    /// Returns the maker, if the superblock has marks.
+    pub fn of(superblock: &Superblock) -> Option<MadeBy> {
+        let maker = Marks::of_superblock(superblock).maker()?;
+        let end = SuperblockEnd::of(superblock);
+        let written = end.map(|end| end.syno_generation.get());
+        Some(MadeBy {
+            maker,
+            build: label_build(superblock.label()),
+            is_written_since: written.is_some_and(|it| it != superblock.generation.get()),
+        })
+    }
+}
+
+impl fmt::Display for MadeBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.maker.name())?;
+        if let Some(build) = self.build {
+            write!(f, " build {build}")?;
+        }
+        if self.is_written_since {
+            f.write_str(", written elsewhere since")?;
+        }
+        Ok(())
+    }
 }
