@@ -46,6 +46,13 @@ impl<T: Display, F: Fn(i64) -> T> CommandLines<F> {
 
     /// Formats a command as a line, without the newline. The end and unknown commands have no line.
     pub fn line_of(&mut self, command: &Command<'_>) -> Option<String> {
+        if let Command::SubvolumeFlags { flags } = command {
+            let subvolume = Escaped(&self.subvolume).to_string();
+            return Some(format!(
+                "{:<16}{subvolume:<PATH_COLUMNS$}flags={flags:#x}",
+                "subvol_flags"
+            ));
+        }
         let (kind, path) = command.kind().zip(command.path())?;
         let mut line = String::new();
         self.write_line(&mut line, command, kind, path)

@@ -19,6 +19,7 @@ mod error;
 mod field;
 mod numbered;
 mod reader;
+mod synology;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -16,6 +16,7 @@ mod diff;
 mod dump;
 mod escaped;
 mod format;
+mod left_out;
 mod receive;
 mod scoped_thread;
 mod scratch;
@@ -29,6 +30,7 @@ pub use format::{
     Attribute, Command, CommandKind, Fault, MAX_BODY_BYTES, StreamError, StreamReader,
     StreamVersion, StreamWriter, WriteError,
 };
+pub use left_out::LeftOut;
 pub use receive::{
     CloneSource, CommandError, CommandFault, EncodedExtent, EncodedFault, NewFile, PathCache,
     PathFault, ReceiveError, ReceiveFault, ReceiveOptions, Receiver, Sent, SetAttributes, Target,

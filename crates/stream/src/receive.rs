@@ -32,6 +32,7 @@ use ubtrfs_format::item::FileKind;
 
 use crate::dump::CommandLines;
 use crate::format::{Command, CommandKind, StreamReader};
+use crate::left_out::LeftOut;
 use deferred::Deferred;
 use encoded::Decoder;
 
@@ -45,6 +46,8 @@ pub struct ReceiveOptions {
     pub max_errors: u64,
     /// Decompress compressed data even if the target could store it.
     pub force_decompress: bool,
+    /// Fail at attributes of NAS makers, which the target cannot have. Otherwise they are left out and counted.
+    pub strict_attributes: bool,
 }
 
 impl Default for ReceiveOptions {
@@ -52,6 +55,7 @@ impl Default for ReceiveOptions {
         ReceiveOptions {
             max_errors: 1,
             force_decompress: false,
+            strict_attributes: false,
         }
     }
 }
@@ -75,6 +79,7 @@ pub struct Receiver<'a> {
     current: Option<Current>,
     decoder: Decoder,
     deferred: Deferred,
+    left_out: LeftOut,
 }
 
 /// The failed command.
@@ -106,6 +111,7 @@ impl<'a> Receiver<'a> {
             current: None,
             decoder: Decoder::default(),
             deferred: Deferred::default(),
+            left_out: LeftOut::default(),
         }
     }
 
@@ -116,6 +122,7 @@ impl<'a> Receiver<'a> {
     /// otherwise.
     pub fn receive<R: Read>(&mut self, stream: &mut StreamReader<R>) -> Result<(), ReceiveError> {
         let received = self.receive_commands(stream);
+        std::mem::take(&mut self.left_out).warn();
         let unfinished = self.current.take().filter(|current| current.is_begun);
         received.map_err(|cause| ReceiveError {
             cause,

@@ -85,6 +85,14 @@ impl CopyOptions {
         self
     }
 
+    /// Reports each attribute that the destination cannot have as a [`Problem`](crate::Problem). By default such
+    /// attributes are left out, and a warning is logged with their names and numbers.
+    #[must_use]
+    pub fn strict_attributes(mut self, strict: bool) -> CopyOptions {
+        self.copier.strict_attributes = strict;
+        self
+    }
+
     /// Sets when copies share the data of their originals.
     #[must_use]
     pub fn reflink(mut self, reflink: Reflink) -> CopyOptions {
@@ -271,7 +279,8 @@ impl Subvolume {
         progress: &mut dyn Progress,
     ) -> Caused<()> {
         let _entered = self.engine.enter();
-        let destination = ToVolume::new(&self.engine, options.copier.preserve, options.umask);
+        let destination = ToVolume::new(&self.engine, options.copier.preserve, options.umask)
+            .strict_attributes(options.copier.strict_attributes);
         let top = Top {
             dir,
             shown: options.shown_top(to),
@@ -309,7 +318,7 @@ impl Subvolume {
                 source: &FromVolume {
                     volume: &self.engine,
                 },
-                destination: ToHost::new(options.copier.preserve, self.engine.images()),
+                destination: ToHost::new(options.copier, self.engine.images()),
                 options,
                 progress,
             };
@@ -358,7 +367,7 @@ impl Subvolume {
             let source = FromVolume {
                 volume: &self.engine,
             };
-            let destination = ToHost::new(false, Vec::new());
+            let destination = ToHost::new(CopierOptions::default(), Vec::new());
             let mut copier = Copier::new(&source, destination, options.copier, progress);
             Ok(copier.copy_into(&original, &made, from.as_os_str().as_bytes())?)
         });

@@ -78,6 +78,14 @@ impl ReceiveOptions {
         self
     }
 
+    /// Fails at attributes of NAS makers, which no other system has. By default they are left out, and a warning is
+    /// logged with their names and numbers.
+    #[must_use]
+    pub fn strict_attributes(mut self, strict: bool) -> ReceiveOptions {
+        self.options.strict_attributes = strict;
+        self
+    }
+
     /// Receives all concatenated streams. By default nothing after the first stream is read.
     #[must_use]
     pub fn all_streams(mut self, all_streams: bool) -> ReceiveOptions {

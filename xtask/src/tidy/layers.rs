@@ -116,7 +116,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         "stream",
         &[
             "escaped scoped_thread scratch",
-            "diff format write_behind",
+            "diff format left_out write_behind",
             "dump",
             "receive send",
         ],

@@ -61,6 +61,9 @@ pub(crate) struct Cp {
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "always", default_value = "auto")]
     sparse: WhenSparse,
+    /// With -a, fail at attributes that the destination cannot have instead of leaving them out
+    #[arg(long)]
+    strict_attributes: bool,
     /// Name each file that is copied
     #[arg(short, long)]
     verbose: bool,
@@ -125,6 +128,7 @@ impl Cp {
         CopyOptions::new()
             .preserve(self.archive)
             .follow(self.follows())
+            .strict_attributes(self.strict_attributes)
             .reflink(self.reflink.into())
             .sparse(self.sparse.into())
             .umask(umask())

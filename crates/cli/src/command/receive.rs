@@ -54,6 +54,9 @@ pub(crate) struct Receive {
     /// Decompress data that is compressed in the stream, and store it as other data
     #[arg(long)]
     force_decompress: bool,
+    /// Fail at attributes of NAS makers instead of leaving them out
+    #[arg(long)]
+    strict_attributes: bool,
     /// Needs no effect: a stream cannot lead out of the directory
     #[arg(short = 'C', long, hide = true)]
     chroot: bool,
@@ -114,6 +117,7 @@ impl Receive {
         let options = ReceiveOptions::new()
             .max_errors(self.max_errors)
             .force_decompress(self.force_decompress)
+            .strict_attributes(self.strict_attributes)
             .all_streams(!self.stop_at_end);
         let received = receive(&options, &mut ConsoleObserver::new(console)).reason();
         console.end_progress();

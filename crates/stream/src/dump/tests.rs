@@ -81,3 +81,12 @@ fn one_space_at_least_follows_a_path() {
         assert_eq!(line, wanted);
     }
 }
+
+#[test]
+fn flags_of_a_subvolume_have_a_line() {
+    let mut lines = CommandLines::new(|seconds| seconds);
+    lines.line_of(&SUBVOL).unwrap();
+    let line = lines.line_of(&Command::SubvolumeFlags { flags: 1 });
+    let wanted = "subvol_flags    ./s                             flags=0x1";
+    assert_eq!(line.as_deref(), Some(wanted));
+}

@@ -47,6 +47,10 @@ macro_rules! commands {
         pub enum Command<'a> {
             $($(#[$doc])* $Kind { $($(#[$field_doc])* $field: $Type),+ },)*
             End,
+            /// Flags of the subvolume, which Synology's DSM sends.
+            SubvolumeFlags {
+                flags: u32,
+            },
             /// A command with an unknown number. btrfs-progs ignores it.
             Unknown {
                 number: u16,
@@ -59,6 +63,7 @@ macro_rules! commands {
                 match self {
                     $(Command::$Kind { .. } => Some(CommandKind::$Kind),)*
                     Command::End => Some(CommandKind::End),
+                    Command::SubvolumeFlags { .. } => None,
                     Command::Unknown { number } => CommandKind::from_raw(*number),
                 }
             }
@@ -67,7 +72,9 @@ macro_rules! commands {
             pub fn path(&self) -> Option<&'a [u8]> {
                 match *self {
                     $(Command::$Kind { path, .. } => Some(path),)*
-                    Command::End | Command::Unknown { .. } => None,
+                    Command::End
+                    | Command::SubvolumeFlags { .. }
+                    | Command::Unknown { .. } => None,
                 }
             }
 
@@ -95,6 +102,8 @@ macro_rules! commands {
                         $($field.encode(Attribute::$attribute, body)?;)+
                     })*
                     Command::End => {}
+                    // Its number is another command of mainline.
+                    Command::SubvolumeFlags { .. } => return Err(WriteError::Unknown(23)),
                     Command::Unknown { number } => return Err(WriteError::Unknown(number)),
                 }
                 Ok(())
@@ -111,7 +120,9 @@ macro_rules! commands {
                     $(Command::$Kind { $($field),+ } => {
                         $(write!(out, $details $(, $argument)*)?;)?
                     })*
-                    Command::End | Command::Unknown { .. } => {}
+                    Command::End
+                    | Command::SubvolumeFlags { .. }
+                    | Command::Unknown { .. } => {}
                 }
                 Ok(())
             }

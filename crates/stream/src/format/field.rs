@@ -117,6 +117,10 @@ impl<'a> Attributes<'a> {
         Ok(found)
     }
 
+    pub(super) fn has(&self, attribute: Attribute) -> bool {
+        self.0[attribute.index()].is_some()
+    }
+
     /// Returns the value of an attribute, or `default` if it is missing. Without a default it is required.
     pub(super) fn field<F: Field<'a>>(
         &self,

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use super::synology;
 use super::{
     COMMAND_HEADER_BYTES, CRC_AT, Command, CommandKind, Fault, MAGIC, MAX_BODY_BYTES,
     STREAM_HEADER_BYTES, StreamError, StreamVersion, command_crc,
@@ -126,8 +127,12 @@ fn fill(source: &mut impl Read, buffer: &mut Vec<u8>, expected: usize) -> Result
 }
 
 fn decode(number: u16, command: &[u8], version: StreamVersion) -> Result<Command<'_>, Fault> {
+    let body = &command[COMMAND_HEADER_BYTES..];
+    if let Some(command) = synology::decode(number, body, version)? {
+        return Ok(command);
+    }
     match CommandKind::from_raw(number) {
-        Some(kind) => Command::decode(kind, &command[COMMAND_HEADER_BYTES..], version),
+        Some(kind) => Command::decode(kind, body, version),
         None => Ok(Command::Unknown { number }),
     }
 }

@@ -429,3 +429,37 @@ fn commands_that_do_not_fit_are_not_written() {
     writer.write(&Command::End).unwrap();
     assert_eq!(read_all(&writer.into_inner()).unwrap(), 2);
 }
+
+/// In version 1, DSM has two commands whose numbers mean others in version 2.
+#[test]
+fn commands_of_synology_are_read_in_version_1() {
+    let flags = sealed(23, &tlv(25, &1u32.to_le_bytes()));
+    let offset = tlv(18, &8192u64.to_le_bytes());
+    let len = tlv(4, &4096u64.to_le_bytes());
+    let mode = tlv(26, &3u32.to_le_bytes());
+    let punched = [tlv(15, b"file"), offset, len, mode].concat();
+    let punched = sealed(24, &punched);
+    let end = sealed(21, b"");
+    let header = |version: u32| [&MAGIC[..], &version.to_le_bytes()].concat();
+    let stream = [header(1), flags.clone(), punched.clone(), end].concat();
+    let mut reader = StreamReader::open(&*stream).unwrap();
+    assert_eq!(
+        reader.next_command().unwrap(),
+        Some(Command::SubvolumeFlags { flags: 1 })
+    );
+    let wanted = Command::Fallocate {
+        path: b"file",
+        mode: 3,
+        offset: 8192,
+        len: 4096,
+    };
+    assert_eq!(reader.next_command().unwrap(), Some(wanted));
+    assert_eq!(reader.next_command().unwrap(), Some(Command::End));
+    let refused = fault_of(&header(2), &flags);
+    assert!(refused.to_string().contains("attribute path"), "{refused}");
+    assert!(
+        fault_of(&header(2), &punched)
+            .to_string()
+            .contains("fileattr")
+    );
+}

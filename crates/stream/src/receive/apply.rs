@@ -1,12 +1,14 @@
 //! The semantics of each command: its fields are checked, and the target executes it.
 
+use rustix::io::Errno;
 use ubtrfs_format::limits::{MAX_FILE_BYTES, MAX_TARGET_BYTES};
+use ubtrfs_format::maker::Marks;
 use ubtrfs_fs::DeviceNumber;
 
 use super::encoded::Encoded;
 use super::error::CommandFault;
 use super::path::{TreePath, subvolume_name};
-use super::target::{CloneSource, NewFile, Sent, SetAttributes};
+use super::target::{CloneSource, NewFile, Sent, SetAttributes, TargetError};
 use super::{Current, Receiver, TYPE, report};
 use crate::format::Command;
 
@@ -38,7 +40,8 @@ impl Receiver<'_> {
                 return self.begin(command, path, Sent { uuid, ctransid }, Some(parent));
             }
             Command::End => return self.finish(),
-            Command::Unknown { .. } => return Ok(()),
+            // A hidden subvolume of DSM is an ordinary one here.
+            Command::SubvolumeFlags { .. } | Command::Unknown { .. } => return Ok(()),
             _ => {}
         }
         let current = self.current.as_ref().ok_or(CommandFault::NoSubvolume)?;
@@ -151,10 +154,12 @@ impl Receiver<'_> {
         let target = &mut self.target;
         match *command {
             Command::SetXattr { path, name, value } => {
-                target.set_xattr(TreePath::new(path)?, name, value)?;
+                let set = target.set_xattr(TreePath::new(path)?, name, value);
+                self.unless_left_out(name, set)?;
             }
             Command::RemoveXattr { path, name } => {
-                target.remove_xattr(TreePath::new(path)?, name)?;
+                let removed = target.remove_xattr(TreePath::new(path)?, name);
+                self.unless_left_out(name, removed)?;
             }
             _ => {
                 if let Some((path, set)) = SetAttributes::of(command)? {
@@ -163,6 +168,24 @@ impl Receiver<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Counts an attribute that the target cannot have instead of failing, unless the options refuse that.
+    fn unless_left_out(&mut self, name: &[u8], done: Result<(), TargetError>) -> Applied {
+        match done {
+            Err(error) if self.leaves_out(name, &error) => {
+                self.left_out.add(name);
+                Ok(())
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// Returns whether only systems of another maker have the attribute.
+    fn leaves_out(&self, name: &[u8], error: &TargetError) -> bool {
+        !self.options.strict_attributes
+            && !Marks::of_xattr(name).is_empty()
+            && matches!(error.errno(), Errno::OPNOTSUPP | Errno::NODATA)
     }
 
     fn apply_data(&mut self, command: &Command<'_>) -> Applied {

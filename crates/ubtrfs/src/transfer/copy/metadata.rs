@@ -12,8 +12,10 @@ use rustix::fs::{AtFlags, Gid, Mode, RawMode, Timespec, Timestamps, Uid, XattrFl
 use rustix::io::Errno;
 use ubtrfs_device::errno_of;
 use ubtrfs_fs::{FileKind, FileTime};
+use ubtrfs_stream::LeftOut;
 
 use super::attributes::Attributes;
+use super::options::CopyOptions;
 use crate::escaped::Escaped;
 
 const SETUID: u32 = 0o4000;
@@ -60,8 +62,9 @@ pub(super) struct MetadataSetter {
     is_root: bool,
     /// The bits to clear in copies whose modes are not preserved.
     umask: u32,
-    /// Whether it was reported that the destination does not support attributes.
-    reported_unsupported: bool,
+    strict_attributes: bool,
+    /// Attributes that the destination does not support.
+    left_out: LeftOut,
     /// Whether it was reported that only root may set some attributes.
     reported_forbidden: bool,
 }
@@ -69,12 +72,14 @@ pub(super) struct MetadataSetter {
 impl MetadataSetter {
     /// Creates a setter. It does not change the umask of the process, since other threads create files with it: each
     /// mode is set explicitly after creation.
-    pub(super) fn new(preserve: bool) -> MetadataSetter {
+    pub(super) fn new(options: CopyOptions) -> MetadataSetter {
+        let preserve = options.preserve;
         MetadataSetter {
             preserve,
+            strict_attributes: options.strict_attributes,
+            left_out: LeftOut::default(),
             is_root: rustix::process::geteuid().is_root(),
             umask: if preserve { 0 } else { process_umask() },
-            reported_unsupported: false,
             reported_forbidden: false,
         }
     }
@@ -97,7 +102,7 @@ impl MetadataSetter {
         }
         if self.preserve {
             for (name, value) in &attributes.xattrs {
-                self.xattr(&fd, name, value, &mut problems);
+                self.xattr(&fd, attributes.kind, (name, value), &mut problems);
             }
             let times = Timestamps {
                 last_access: timespec(attributes.file.times.access),
@@ -152,15 +157,19 @@ impl MetadataSetter {
     fn xattr(
         &mut self,
         fd: impl AsFd,
-        name: &[u8],
-        value: &[u8],
+        kind: FileKind,
+        (name, value): (&[u8], &[u8]),
         problems: &mut Vec<MetadataError>,
     ) {
         // The path in /proc also works for an `O_PATH` reference, and for a link itself.
         let set = rustix::fs::setxattr(through_proc(&fd), name, value, XattrFlags::empty());
         let Err(errno) = set else { return };
         // btrfs properties have no meaning on other file systems.
-        if errno == Errno::NOTSUP && (name.starts_with(b"btrfs.") || self.reported_unsupported) {
+        if errno == Errno::NOTSUP && name.starts_with(b"btrfs.") {
+            return;
+        }
+        if !self.strict_attributes && cannot_exist(errno, kind, name) {
+            self.left_out.add(name);
             return;
         }
         if errno == Errno::PERM && !self.is_root {
@@ -171,12 +180,24 @@ impl MetadataSetter {
             self.reported_forbidden = true;
             return;
         }
-        self.reported_unsupported |= errno == Errno::NOTSUP;
         problems.push(MetadataError::new(
             format_args!("attribute {}", Escaped(name)),
             errno,
         ));
     }
+}
+
+impl Drop for MetadataSetter {
+    fn drop(&mut self) {
+        self.left_out.warn();
+    }
+}
+
+/// Returns whether no file of this kind can have the attribute at the destination. Linux gives attributes of users to
+/// files and directories only.
+fn cannot_exist(errno: Errno, kind: FileKind, name: &[u8]) -> bool {
+    let takes_users = matches!(kind, FileKind::Regular | FileKind::Directory);
+    errno == Errno::NOTSUP || errno == Errno::PERM && !takes_users && name.starts_with(b"user.")
 }
 
 /// Returns the umask of the process. umask(2) would have to change it temporarily, so it is read from /proc.

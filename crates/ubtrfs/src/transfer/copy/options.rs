@@ -47,4 +47,6 @@ pub(crate) struct CopyOptions {
     pub(crate) preserve: bool,
     pub(crate) reflink: Reflink,
     pub(crate) sparse: Sparse,
+    /// Whether an attribute that the destination cannot have is a problem.
+    pub(crate) strict_attributes: bool,
 }

@@ -14,6 +14,7 @@ use super::attributes::Attributes;
 use super::dest;
 use super::destination::Destination;
 use super::metadata::{Handle, MetadataSetter};
+use super::options::CopyOptions;
 
 /// A directory of the host as the destination of copies.
 #[derive(Debug)]
@@ -24,11 +25,10 @@ pub(crate) struct ToHost {
 }
 
 impl ToHost {
-    /// Creates the destination. `preserve` means to keep mode, owner, times and attributes. `images` has the device and
-    /// inode numbers of files that nothing may replace.
-    pub(crate) fn new(preserve: bool, images: Vec<(u64, u64)>) -> ToHost {
+    /// Creates the destination. `images` has the device and inode numbers of files that nothing may replace.
+    pub(crate) fn new(options: CopyOptions, images: Vec<(u64, u64)>) -> ToHost {
         ToHost {
-            metadata: MetadataSetter::new(preserve),
+            metadata: MetadataSetter::new(options),
             images,
         }
     }

@@ -7,7 +7,9 @@
 //!   would inherit from its directory.
 
 use ubtrfs_format::item::acl;
+use ubtrfs_format::maker::Marks;
 use ubtrfs_fs::{Error, FileId, FileKind, NewInode, SetAttr, SetTime, Volume, XattrMode};
+use ubtrfs_stream::LeftOut;
 
 use super::CopyError;
 use super::attributes::Attributes;
@@ -30,6 +32,9 @@ pub(crate) struct ToVolume<'v> {
     /// Whether to preserve mode, owner, times and attributes.
     preserve: bool,
     umask: u32,
+    strict_attributes: bool,
+    /// Attributes of NAS makers.
+    left_out: LeftOut,
 }
 
 impl<'v> ToVolume<'v> {
@@ -40,7 +45,15 @@ impl<'v> ToVolume<'v> {
             volume,
             preserve,
             umask,
+            strict_attributes: false,
+            left_out: LeftOut::default(),
         }
+    }
+
+    /// Sets whether an attribute of a NAS maker is a problem. By default such attributes are left out and counted.
+    pub(crate) fn strict_attributes(mut self, strict: bool) -> ToVolume<'v> {
+        self.strict_attributes = strict;
+        self
     }
 
     fn make(&self, dir: FileId, name: &[u8], new: &NewInode<'_>) -> Result<FileId, CopyError> {
@@ -81,7 +94,7 @@ impl<'v> ToVolume<'v> {
         }
     }
 
-    fn keep_all(&self, id: FileId, attributes: &Attributes) -> Vec<CopyError> {
+    fn keep_all(&mut self, id: FileId, attributes: &Attributes) -> Vec<CopyError> {
         let mut problems = Vec::new();
         if !self.preserve {
             return problems;
@@ -114,6 +127,16 @@ impl<'v> ToVolume<'v> {
         kept("owner and mode", self.volume.set_attr(id, &owner));
         for (name, value) in &attributes.xattrs {
             match self.volume.set_xattr(id, name, value, XattrMode::Any) {
+                Err(Error::XattrNamespace) if !Marks::of_xattr(name).is_empty() => {
+                    if self.strict_attributes {
+                        kept(
+                            &format!("attribute {}", Escaped(name)),
+                            Err(Error::XattrNamespace),
+                        );
+                    } else {
+                        self.left_out.add(name);
+                    }
+                }
                 // Other file systems have namespaces of their own.
                 Err(Error::XattrNamespace) => {
                     tracing::debug!(name = %Escaped(name), "attribute left out: of no kind of btrfs");
@@ -130,6 +153,12 @@ impl<'v> ToVolume<'v> {
             Some(_) => self.volume.remove_xattr(id, name),
             None => Ok(()),
         }
+    }
+}
+
+impl Drop for ToVolume<'_> {
+    fn drop(&mut self) {
+        self.left_out.warn();
     }
 }
 
