@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_sim::craft;
 use ubtrfs_sim::kernel::{self, KernelMount};
-use ubtrfs_sim::{has_fuse_or_skip, skip, skip_optional, with_roots_rights};
+use ubtrfs_sim::{fingerprint, has_fuse_or_skip, nas, skip, skip_optional, with_roots_rights};
 
 #[path = "../../../benches/transport/src/switch.rs"]
 mod switch;
@@ -405,6 +406,45 @@ fn an_image_that_cannot_be_written_is_mounted_for_reading_unless_rw_is_asked_for
     );
     assert!(File::create(place.mountpoint().join("new")).is_err());
     assert_ok(&place.umount());
+}
+
+#[test]
+fn volume_of_a_nas_maker_is_mounted_for_reading_unless_rw_is_asked_for() {
+    let Some(place) = Place::new() else { return };
+    nas::put(&place.image(), "compat");
+    let hash = fingerprint(&place.image()).unwrap();
+    let refused = place.mount("rw");
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(said.contains("marks of Synology DSM: compat"), "{said}");
+    let mounted = place.mount("noatime");
+    assert_ok(&mounted);
+    let said = text(&mounted.stderr);
+    assert!(said.contains("; mounted read-only"), "{said}");
+    assert_eq!(
+        fs::read(place.mountpoint().join("hello")).unwrap(),
+        b"hello\n"
+    );
+    assert!(File::create(place.mountpoint().join("new")).is_err());
+    assert_ok(&place.umount());
+    assert_eq!(fingerprint(&place.image()).unwrap(), hash);
+}
+
+/// The mark is read only after the volume was opened for writing.
+#[test]
+fn mount_becomes_read_only_with_the_first_mark() {
+    let Some(place) = Place::new() else { return };
+    nas::put(&place.image(), "inode-user-quota");
+    let hash = fingerprint(&place.image()).unwrap();
+    assert_ok(&place.mount("rw"));
+    assert_eq!(
+        fs::read(place.mountpoint().join("hello")).unwrap(),
+        b"hello\n"
+    );
+    let refused = File::create(place.mountpoint().join("new")).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
+    place.umount();
+    assert_eq!(fingerprint(&place.image()).unwrap(), hash);
 }
 
 #[test]

@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 use tracing::subscriber::{NoSubscriber, with_default};
 use ubtrfs_device::{BlockDevice, FoundDevice as Found, all_siblings, memory_limit};
+use ubtrfs_format::maker::MadeBy;
+use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::file_device::FileDevice;
@@ -34,6 +36,8 @@ pub struct FoundVolume {
     pub total_devices: u64,
     /// Bytes of data and metadata, counting one copy.
     pub used_bytes: u64,
+    /// The system of a NAS maker that made the volume, and whether another system has written to it since.
+    pub made_by: Option<String>,
     /// The found devices, by id.
     pub devices: Vec<FoundDevice>,
 }
@@ -204,6 +208,10 @@ fn newest_by_id<'f>(found: &[&'f Found]) -> BTreeMap<u64, &'f Found> {
 }
 
 /// Returns the description in the superblocks, which works for a volume in use.
+fn made_by(superblock: &Superblock) -> Option<String> {
+    MadeBy::of(superblock).map(|made_by| made_by.to_string())
+}
+
 fn described(own: &BTreeMap<u64, &Found>, newest: &Found) -> FoundVolume {
     let superblock = &newest.superblock;
     FoundVolume {
@@ -211,6 +219,7 @@ fn described(own: &BTreeMap<u64, &Found>, newest: &Found) -> FoundVolume {
         label: OsString::from_vec(superblock.label().to_vec()),
         total_devices: newest.num_devices,
         used_bytes: superblock.bytes_used.get(),
+        made_by: made_by(superblock),
         devices: own.values().map(|found| FoundDevice::of(found)).collect(),
     }
 }
@@ -244,6 +253,7 @@ fn grown(own: &BTreeMap<u64, &Found>, newest: &Found, seeds: &Seeds) -> Option<F
         label: volume.label(),
         total_devices: volume.devices().len() as u64,
         used_bytes: volume.used_bytes(),
+        made_by: volume.made_by(),
         devices,
     })
 }

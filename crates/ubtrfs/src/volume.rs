@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use ubtrfs_device::DeviceName;
 use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::maker::MadeBy;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fs::{Error as EngineError, FileId};
 
@@ -225,6 +226,19 @@ impl Volume {
     /// Returns the label of the volume as of the last commit, or an empty one.
     pub fn label(&self) -> OsString {
         OsString::from_vec(self.engine().superblock().label().to_vec())
+    }
+
+    /// Returns the system of a NAS maker that made the volume, and whether another system has written to it since, as
+    /// text. Such a volume is only read.
+    ///
+    /// ```
+    /// let volume = ubtrfs::Volume::in_memory(256 << 20)?;
+    /// assert_eq!(volume.made_by(), None);
+    /// # Ok::<(), ubtrfs::Error>(())
+    /// ```
+    pub fn made_by(&self) -> Option<String> {
+        let made_by = MadeBy::of(&self.engine().superblock())?;
+        Some(made_by.to_string())
     }
 
     /// Sets the label, which [`Volume::label`] returns once it is committed.

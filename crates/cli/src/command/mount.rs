@@ -266,7 +266,11 @@ impl Mount {
         match open(true) {
             Err(error) if options.read_only.is_none() && is_write_protected(&error) => {
                 let volume = open(false)?;
-                tracing::warn!("source write-protected, mounted read-only");
+                if is_marked(&error) {
+                    tracing::warn!("{error}; mounted read-only");
+                } else {
+                    tracing::warn!("source write-protected, mounted read-only");
+                }
                 Ok(volume)
             }
             opened => opened.map_err(name_the_way_to_read),
@@ -297,6 +301,11 @@ fn say_without_effect(words: &[WithoutEffect]) {
 fn is_write_protected(error: &anyhow::Error) -> bool {
     let engine = error.downcast_ref::<ubtrfs_fs::Error>();
     engine.is_some_and(ubtrfs_fs::Error::is_write_protected)
+}
+
+/// Returns whether the system of a NAS maker has written the volume.
+fn is_marked(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ubtrfs_fs::Error::Marked(_)))
 }
 
 /// Adds the ways to mount a volume whose log cannot be replayed. Neither is done automatically, because

@@ -2,9 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
 
 use serde::Serialize;
 use ubtrfs::HostOwners;
+use ubtrfs_format::maker;
+use ubtrfs_fs::FileTime;
 
 use crate::presentation::console::Console;
 use crate::presentation::file_stat::{FileJson, FileStat};
@@ -65,6 +69,9 @@ struct StatJson<'a> {
     #[serde(flatten)]
     file: FileJson<'a>,
     flags: Vec<&'static str>,
+    /// The time of creation that the system of a NAS maker has stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nas_created: Option<String>,
     xattrs: Vec<XattrJson>,
 }
 
@@ -73,9 +80,19 @@ impl<'a> StatJson<'a> {
         StatJson {
             file: stat.to_json(&location.path),
             flags: stat.metadata.flag_names(),
+            nas_created: maker_created(xattrs).map(clock::full),
             xattrs: XattrJson::list(xattrs),
         }
     }
+}
+
+/// Returns the time of creation that the system of a NAS maker has stored. Copies of a file keep it there, but not the
+/// time of birth.
+fn maker_created(xattrs: &Xattrs) -> Option<SystemTime> {
+    let is_it = |(name, _): &&(OsString, Vec<u8>)| name.as_bytes() == maker::CREATE_TIME;
+    let (_, value) = xattrs.iter().find(is_it)?;
+    let time = maker::create_time(value)?;
+    Some(FileTime::from(time).into())
 }
 
 fn print(
@@ -124,6 +141,9 @@ fn print(
     writeln!(out, "Modify: {}", clock::full(file.modified()))?;
     writeln!(out, "Change: {}", clock::full(file.changed()))?;
     writeln!(out, " Birth: {}", clock::full(file.created()))?;
+    if let Some(created) = maker_created(xattrs) {
+        writeln!(out, "   NAS: created {}", clock::full(created))?;
+    }
     let flags = file.flag_names();
     let flags = if flags.is_empty() {
         "none".to_owned()

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
+use ubtrfs_format::maker::Marks;
 
 /// Flag bits, in display order.
 pub(super) type Table = &'static [(u64, &'static str)];
@@ -32,6 +33,19 @@ impl fmt::Display for Flags {
         } else {
             f.write_str(self.none)
         }
+    }
+}
+
+/// Returns the names of the flags, and of the flags that only the system of a NAS maker has.
+pub(super) fn with_marks(flags: Flags, marks: Marks) -> String {
+    let own = Flags { none: "", ..flags }.to_string();
+    let own = Some(own).filter(|own| !own.is_empty());
+    let names = marks.iter().map(|mark| mark.name.to_owned());
+    let names: Vec<String> = own.into_iter().chain(names).collect();
+    if names.is_empty() {
+        flags.none.to_owned()
+    } else {
+        names.join("|")
     }
 }
 

@@ -22,6 +22,7 @@ mod kept_images;
 mod listings;
 mod live;
 mod logs;
+mod makers;
 mod mapped;
 mod mounted;
 mod namespace_copies;

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{RootItemFlags, Timespec};
+use ubtrfs_format::maker::is_hidden;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fs::{FileTime, SubvolumeInfo as EngineInfo};
 
@@ -48,6 +49,8 @@ pub struct SubvolumeInfo {
     pub is_snapshot: bool,
     /// Whether nothing in it can be changed.
     pub is_read_only: bool,
+    /// Whether the system of a NAS maker hides it.
+    pub is_hidden: bool,
     /// Whether it is deleted, but its space is not all free yet.
     pub is_deleted: bool,
     /// The transaction that last changed it.
@@ -97,6 +100,7 @@ impl SubvolumeInfo {
             received_uuid: some(item.received_uuid),
             is_snapshot: info.snapshot_transid.is_some(),
             is_read_only: item.flags().contains(RootItemFlags::RDONLY),
+            is_hidden: is_hidden(item.flags()),
             is_deleted: item.refs.get() == 0,
             generation: item.generation.get(),
             created_generation: match (item.otransid.get(), info.snapshot_transid) {

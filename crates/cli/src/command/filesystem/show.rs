@@ -49,6 +49,8 @@ struct VolumeJson {
     uuid: String,
     total_devices: u64,
     bytes_used: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    made_by: Option<String>,
     missing: bool,
     devices: Vec<DeviceJson>,
 }
@@ -101,6 +103,9 @@ impl Show {
             volume.total_devices,
             units.size(volume.bytes_used)
         )?;
+        if let Some(made_by) = &volume.made_by {
+            writeln!(out, "\tmade by {made_by}")?;
+        }
         for device in &volume.devices {
             let devid = device.devid;
             let Some(path) = &device.path else {
@@ -223,6 +228,7 @@ impl VolumeJson {
             uuid: volume.uuid.to_string(),
             total_devices: volume.total_devices,
             bytes_used: volume.used_bytes,
+            made_by: volume.made_by.clone(),
             missing: false,
             devices: devices.collect(),
         }
@@ -260,6 +266,7 @@ impl VolumeJson {
             uuid: Uuid(info.fsid).to_string(),
             total_devices,
             bytes_used: used.fold(0, u64::saturating_add),
+            made_by: None,
             missing: false,
             devices: devices.collect(),
         };
@@ -314,6 +321,7 @@ fn describe_open(volume: &Volume) -> VolumeJson {
         uuid: volume.uuid().to_string(),
         total_devices: devices.len() as u64,
         bytes_used: volume.used_bytes(),
+        made_by: volume.made_by(),
         missing: false,
         devices,
     };

@@ -249,6 +249,9 @@ impl Serialize for RowJson<'_> {
             } else if let Some(uuid) = row.uuid(column) {
                 map.serialize_entry(name, &uuid.map(|uuid| uuid.to_string()))?;
             } else if column == Column::Path {
+                if row.info.is_hidden {
+                    map.serialize_entry("hidden", &true)?;
+                }
                 map.serialize_entry(name, &json::text(&row.path))?;
                 if let Some(hex) = json::hex_if_lossy(&row.path) {
                     map.serialize_entry("path_hex", &hex)?;
@@ -384,6 +387,10 @@ impl List {
     ) -> anyhow::Result<()> {
         for &column in columns {
             if !self.table {
+                // Only on volumes of a NAS maker.
+                if column == Column::Path && row.info.is_hidden {
+                    write!(console.out, "flags hidden ")?;
+                }
                 write!(console.out, "{} ", column.name())?;
             }
             row.write(console, column)?;

@@ -85,7 +85,7 @@ impl Show {
     }
 
     fn show(&self, console: &mut Console, details: &Details<'_>) -> anyhow::Result<()> {
-        if details.flags().is_none() && details.listed.info.received_uuid.is_some() {
+        if !details.listed.info.is_read_only && details.listed.info.received_uuid.is_some() {
             console.warning(WRITABLE_BUT_RECEIVED);
         }
         if console.is_json() {
@@ -122,7 +122,11 @@ impl Show {
         writeln!(out, "\tGen at creation: \t{}", info.created_generation)?;
         writeln!(out, "\tParent ID: \t\t{}", details.parent)?;
         writeln!(out, "\tTop level ID: \t\t{}", details.parent)?;
-        writeln!(out, "\tFlags: \t\t\t{}", details.flags().unwrap_or("-"))?;
+        let flags = match details.flags() {
+            none if none.is_empty() => "-".to_owned(),
+            flags => flags.join(","),
+        };
+        writeln!(out, "\tFlags: \t\t\t{flags}")?;
         writeln!(out, "\tSend transid: \t\t{}", info.sent_generation)?;
         writeln!(out, "\tSend time: \t\t{}", time_or_dash(info.sent))?;
         writeln!(out, "\tReceive transid: \t{}", info.received_generation)?;
@@ -235,8 +239,13 @@ impl<'a> Details<'a> {
         })
     }
 
-    fn flags(&self) -> Option<&'static str> {
-        self.listed.info.is_read_only.then_some("readonly")
+    fn flags(&self) -> Vec<&'static str> {
+        let flags = [
+            (self.listed.info.is_read_only, "readonly"),
+            (self.listed.info.is_hidden, "hidden"),
+        ];
+        let set = flags.into_iter().filter(|(is_set, _)| *is_set);
+        set.map(|(_, name)| name).collect()
     }
 }
 
@@ -261,7 +270,7 @@ impl Serialize for Details<'_> {
         map.serialize_entry("ogeneration", &info.created_generation)?;
         map.serialize_entry("parent_id", &self.parent)?;
         map.serialize_entry("toplevel_id", &self.parent)?;
-        map.serialize_entry("flags", &self.flags().into_iter().collect::<Vec<_>>())?;
+        map.serialize_entry("flags", &self.flags())?;
         map.serialize_entry("stransid", &info.sent_generation)?;
         map.serialize_entry("stime", &shown_time(info.sent))?;
         map.serialize_entry("rtransid", &info.received_generation)?;

@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use ubtrfs_format::item::{
     DirEntries, DirLogItem, FileExtent, FileKind, InodeExtrefs, InodeFlags, InodeItem, InodeRefs,
 };
+use ubtrfs_format::maker::{Marks, inode_flags};
 
 use super::fields::line;
 use crate::print::PrintOptions;
 use crate::print::bytes::Name;
-use crate::print::flags::{Flags, Table, unknown};
+use crate::print::flags::{Flags, Table, unknown, with_marks};
 use crate::print::key::KeyText;
 use crate::print::time::Stamp;
 
@@ -50,13 +51,14 @@ pub(super) fn inode(
         rdev,
     )?;
     let bits = inode.flags.get();
-    let (known, unknown) = (bits, unknown(bits, INODE_FLAGS));
+    let (known, unknown) = (bits, unknown(bits, INODE_FLAGS) & !inode_flags());
     let none = if unknown == 0 { "none" } else { "" };
     let names = Flags {
         bits: known,
         table: INODE_FLAGS,
         none,
     };
+    let names = with_marks(names, Marks::of_inode_flags(inode.flags()));
     write!(
         out,
         "\t\tsequence {} flags {bits:#x}({names}",

@@ -3,13 +3,14 @@
 use std::io::{self, Write};
 
 use ubtrfs_format::item::{ROOT_ITEM_V0_SIZE, RootItem, RootItemFlags, RootRefHead};
+use ubtrfs_format::maker::Marks;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::fields::line;
 use crate::print::PrintOptions;
 use crate::print::bytes::write_raw;
-use crate::print::flags::{Flags, Table};
+use crate::print::flags::{Flags, Table, with_marks};
 use crate::print::key::KeyText;
 use crate::print::time::Stamp;
 
@@ -34,6 +35,7 @@ pub(super) fn root_item(
         table: ROOT_FLAGS,
         none: "none",
     };
+    let flags = with_marks(flags, Marks::of_root_flags(root.flags()));
     let flags = format_args!("{bits:#x}({flags})");
     line!(out, root: last_snapshot, "flags" = flags, refs)?;
     line!(out, root: "drop_progress key" = KeyText(root.drop_progress.get()), drop_level)?;

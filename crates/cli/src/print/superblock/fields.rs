@@ -5,6 +5,7 @@ use std::fmt::Display;
 use serde::Serialize;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::{CompatRo, Incompat};
+use ubtrfs_format::maker::{MadeBy, SuperblockEnd};
 use ubtrfs_format::superblock::{MAGIC, RootBackup, Superblock, flags};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
@@ -135,6 +136,25 @@ impl Field {
     }
 }
 
+/// Returns the fields of a NAS maker's system, if it has written the volume.
+fn maker_fields(sb: &Superblock) -> Vec<Field> {
+    let mut fields = Vec::new();
+    if let Some(made_by) = MadeBy::of(sb) {
+        fields.push(Field::text("made_by", made_by));
+    }
+    if let Some(end) = SuperblockEnd::of(sb) {
+        fields.extend([
+            Field::number("syno_locker_clock", end.locker_clock),
+            Field::number("syno_rbd_table", end.rbd_table),
+            Field::number("syno_capabilities", end.capabilities[0]),
+            Field::number("syno_capabilities2", end.capabilities[1]),
+            Field::number("syno_log_tree_reserved", end.log_tree_reserved),
+            Field::number("syno_generation", end.syno_generation),
+        ]);
+    }
+    fields
+}
+
 /// Returns all fields before the device item.
 pub(super) fn fields(sb: &Superblock) -> Vec<Field> {
     let raw = sb.csum_type.get();
@@ -144,7 +164,7 @@ pub(super) fn fields(sb: &Superblock) -> Vec<Field> {
     let csum_match = csum_type.map(|kind| kind.verify_block(sb.as_bytes()).is_ok());
     let magic_match = sb.magic == MAGIC;
     let (compat, label) = (sb.compat_flags.get(), sb.label());
-    vec![
+    let mut fields = vec![
         Field::number("csum_type", raw)
             .noted(format_args!("({csum_name})"))
             .with("csum_name", Json::Text(csum_name.to_owned())),
@@ -187,7 +207,9 @@ pub(super) fn fields(sb: &Superblock) -> Vec<Field> {
         Field::flags("incompat_flags", sb.incompat_flags, INCOMPAT_FLAGS),
         Field::number("cache_generation", sb.cache_generation),
         Field::number("uuid_tree_generation", sb.uuid_tree_generation),
-    ]
+    ];
+    fields.extend(maker_fields(sb));
+    fields
 }
 
 pub(super) fn device_fields(sb: &Superblock) -> Vec<Field> {
