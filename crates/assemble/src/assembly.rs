@@ -16,7 +16,7 @@ use ubtrfs_device::BlockDevice;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::contents::{self, Contents, Foreign};
-use crate::layer::{Component, Layer, LayerId, LayerKind, Problem};
+use crate::layer::{Component, Layer, LayerId, LayerKind, MissingPart, Problem};
 use crate::lvm::group::{Group, PhysicalVolumes};
 use crate::lvm::problem::LabelProblem;
 use crate::lvm::{label, text};
@@ -30,8 +30,9 @@ use crate::window::Window;
 mod tests;
 
 // LAYERS-1
-const MAX_LAYERS: usize = 1 << 12;
+const MAX_LAYERS: usize = 1 << 10;
 const MAX_DEPTH: usize = 8;
+const MAX_GROUPS: usize = 32;
 
 /// A disk or image to examine.
 #[derive(Clone, Debug)]
@@ -143,6 +144,16 @@ impl Assembly {
             .iter()
             .any(|layer| layer.kind != LayerKind::Disk)
     }
+}
+
+/// Returns whether a device is a member of an array, a physical volume or a disk with partitions. This reads less than
+/// an assembly.
+pub fn is_layered(device: &dyn BlockDevice) -> bool {
+    let is_member = || matches!(superblock::find(device), Ok(Some(_)));
+    let is_physical_volume = || matches!(label::find(device), Ok(Some(_)));
+    let has_gpt = || matches!(partition::gpt::read(device), Ok(Some(_)));
+    let has_mbr = || matches!(partition::mbr::read(device), Ok(Some(_)));
+    is_member() || is_physical_volume() || has_gpt() || has_mbr()
 }
 
 /// The members of an array that were found so far.
@@ -338,6 +349,8 @@ impl Search {
     fn add_group(&mut self, group: Group) {
         match self.groups.get(&group.id) {
             Some(known) if known.seqno >= group.seqno => {}
+            // LAYERS-1
+            None if self.groups.len() >= MAX_GROUPS => {}
             _ => {
                 self.groups.insert(group.id.clone(), group);
             }
@@ -360,7 +373,7 @@ impl Search {
                 .enumerate()
                 .map(|(role, member)| match member {
                     Some(member) => Component::Present(ids[*member]),
-                    None => Component::Missing(format!("member {role}")),
+                    None => Component::Missing(MissingPart::Member(role)),
                 });
             let left_out = array.left_out.into_iter();
             let left_out = left_out.map(|(member, reason)| Component::LeftOut(ids[member], reason));
@@ -400,7 +413,7 @@ impl Search {
                 let components = volume.physical.iter();
                 let components = components.map(|uuid| match self.physical_volumes.get(uuid) {
                     Some(id) => Component::Present(*id),
-                    None => Component::Missing(format!("physical volume {uuid}")),
+                    None => Component::Missing(MissingPart::PhysicalVolume(uuid.clone())),
                 });
                 let components = components.collect();
                 let device = volume.device.map_err(Problem::from);

@@ -29,7 +29,10 @@ pub enum Contents {
 /// A format that is not read here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign {
+    /// Its name in blkid.
     pub name: &'static str,
+    /// A description of the formats with a hint; otherwise the name.
+    pub description: &'static str,
     /// The command that makes its contents available on Linux.
     pub hint: Option<&'static str>,
 }
@@ -76,11 +79,6 @@ const HINTS: &[(&str, &str, &str)] = &[
         "dm-integrity",
         "integritysetup open DEVICE NAME",
     ),
-    (
-        "LVM2_member",
-        "a damaged physical volume of LVM",
-        "vgck; vgcfgrestore",
-    ),
     ("vdo", "a VDO volume", "vdo start --name NAME"),
     ("stratis", "a Stratis pool", "stratis pool start"),
     ("bcachefs", "bcachefs", "mount -o ro DEVICE DIRECTORY"),
@@ -93,10 +91,15 @@ impl Foreign {
     /// Describes a format by its name in blkid.
     pub(crate) fn of(name: &'static str) -> Foreign {
         let known = HINTS.iter().find(|(own, ..)| *own == name);
-        known.map_or(Foreign { name, hint: None }, |&(_, name, hint)| Foreign {
+        let (description, hint) = match known {
+            Some((_, description, hint)) => (*description, Some(*hint)),
+            None => (name, None),
+        };
+        Foreign {
             name,
-            hint: Some(hint),
-        })
+            description,
+            hint,
+        }
     }
 }
 

@@ -63,9 +63,26 @@ impl fmt::Display for LayerKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Component {
     Present(LayerId),
-    /// The description of a part that was not found.
-    Missing(String),
+    Missing(MissingPart),
     LeftOut(LayerId, LeftOut),
+}
+
+/// A part of a layer that was not found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MissingPart {
+    /// The member of an array with this role.
+    Member(usize),
+    /// The physical volume with this UUID, without dashes.
+    PhysicalVolume(String),
+}
+
+impl fmt::Display for MissingPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MissingPart::Member(role) => write!(f, "member {role}"),
+            MissingPart::PhysicalVolume(uuid) => write!(f, "physical volume {uuid}"),
+        }
+    }
 }
 
 /// Why a layer, or its contents, cannot be read.

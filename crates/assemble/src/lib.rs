@@ -24,8 +24,8 @@ mod raid10;
 mod striped;
 mod window;
 
-pub use assembly::{Assembly, Disk, FoundVolume};
+pub use assembly::{Assembly, Disk, FoundVolume, is_layered};
 pub use contents::{Contents, Foreign};
-pub use layer::{Component, Layer, LayerId, LayerKind, Problem};
+pub use layer::{Component, Layer, LayerId, LayerKind, MissingPart, Problem};
 pub use lvm::problem::{LabelProblem, TextFault, VolumeProblem};
 pub use md::problem::{ArrayNote, ArrayProblem, LeftOut, SuperblockProblem};

@@ -41,7 +41,9 @@ pub use devices::{
 };
 pub use error::Error;
 pub use kernel_oracle::{fill, kernel, manifest, matrix};
-pub use layered_disks::{LvmGroup, LvmSegment, LvmVolume, MdArray, MdMetadata, seal_md};
+pub use layered_disks::{
+    LvmGroup, LvmSegment, LvmVolume, MdArray, MdMetadata, seal_gpt, seal_lvm, seal_md,
+};
 pub use model_oracle::{model, oracle, script};
 pub use progress::Progress;
 pub use raw_ioctl::{ioctl_bytes, raw_ioctl};

@@ -6,7 +6,7 @@
 use super::problem::{LabelProblem, TextFault};
 
 const MAX_DEPTH: usize = 16;
-const MAX_VALUES: usize = 1 << 18;
+const MAX_VALUES: usize = 1 << 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {

@@ -149,6 +149,9 @@ impl Superblock {
     ) -> io::Result<Option<Result<Superblock, SuperblockProblem>>> {
         let offset = sector * SECTOR;
         let len = device.len_bytes().saturating_sub(offset);
+        if len < size_of::<Header>() as u64 {
+            return Ok(None);
+        }
         // Metadata 1.0 of a small member may have fewer bytes behind it.
         let mut block = vec![0; len.min(SUPERBLOCK_BYTES as u64) as usize];
         device.read_at(&mut block, offset)?;

@@ -111,8 +111,6 @@ impl LvmGroup {
         put(72, &FIRST_EXTENT.to_le_bytes());
         put(104, &(AREA_START as u64).to_le_bytes());
         put(112, &(AREA_BYTES as u64).to_le_bytes());
-        let crc = crc(&label[20..]);
-        label[16..20].copy_from_slice(&crc.to_le_bytes());
         disk[512..1024].copy_from_slice(&label);
 
         let area = &mut disk[AREA_START..AREA_START + AREA_BYTES];
@@ -132,9 +130,7 @@ impl LvmGroup {
         put(32, &(AREA_BYTES as u64).to_le_bytes());
         put(40, &(self.text_offset as u64).to_le_bytes());
         put(48, &(text.len() as u64).to_le_bytes());
-        put(56, &self::crc(text).to_le_bytes());
-        let crc = self::crc(&area[4..512]);
-        area[..4].copy_from_slice(&crc.to_le_bytes());
+        seal_lvm(disk);
     }
 
     fn text(&self, disks: &[Vec<u8>]) -> String {
@@ -222,6 +218,25 @@ impl LvmGroup {
 /// Returns a UUID in the notation of LVM.
 fn uuid(number: usize) -> String {
     format!("abcdef-0123-4567-89AB-CDEF-GHIJ-{number:06}")
+}
+
+/// Corrects the checksums of a label in sector 1, and of its metadata at 4096.
+pub fn seal_lvm(disk: &mut [u8]) {
+    let label = crc(&disk[532..1024]);
+    disk[528..532].copy_from_slice(&label.to_le_bytes());
+    let Some(area) = disk.get_mut(AREA_START..AREA_START + AREA_BYTES) else {
+        return;
+    };
+    let field =
+        |at: usize| u32::from_le_bytes([area[at], area[at + 1], area[at + 2], area[at + 3]]);
+    let (start, len) = (field(40) as usize, field(48) as usize);
+    if start < AREA_BYTES && len <= AREA_BYTES - 512 {
+        let ring = area[start..].iter().chain(&area[512..]);
+        let text: Vec<u8> = ring.take(len).copied().collect();
+        area[56..60].copy_from_slice(&crc(&text).to_le_bytes());
+    }
+    let header = crc(&area[4..512]);
+    area[..4].copy_from_slice(&header.to_le_bytes());
 }
 
 fn crc(bytes: &[u8]) -> u32 {

@@ -236,7 +236,9 @@ impl MdArray {
                 }
                 for (at, &byte) in members[disk][start..start + chunk_bytes].iter().enumerate() {
                     p[at] ^= byte;
-                    q[at] ^= multiply(byte, weight);
+                    if self.level == 6 {
+                        q[at] ^= multiply(byte, weight);
+                    }
                 }
                 weight = multiply(weight, 2);
             }
