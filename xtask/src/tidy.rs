@@ -53,7 +53,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "format", "device", "tree", "fs", "mkfs", "stream", "check", "fuse", "ubtrfs",
+            "format", "device", "assemble", "tree", "fs", "mkfs", "stream", "check", "fuse",
+            "ubtrfs",
         ],
     ),
     ("sim", &["format", "device", "mkfs"]),

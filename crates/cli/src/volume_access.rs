@@ -3,6 +3,7 @@
 //! The command opens an image itself, or uses the open volume of a shell. For a path in a mount, the process
 //! that serves the mount runs the command (`control`), or the command uses ioctls (`ioctls`).
 
+pub(crate) mod assembled;
 pub(crate) mod changes;
 pub(crate) mod control;
 pub(crate) mod device_sizes;

@@ -73,7 +73,7 @@ pub use random::{random_uuid, random_words};
 pub use read_errors::{ReadErrorKind, ReadErrorRecord};
 pub use registration::{KernelRegister, register_with_kernel};
 pub use scan::{FoundDevice, scan};
-pub use siblings::{Beside, all_siblings, siblings};
+pub use siblings::{Beside, all_siblings, files_at, nearby, siblings};
 pub use signature::Signature;
 pub use stripes::{Piece, Row};
 pub use superblock::{

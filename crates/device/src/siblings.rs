@@ -23,8 +23,8 @@ use ubtrfs_format::ids::DevId;
 
 use crate::access::Access;
 use crate::error::DeviceError;
-use crate::file::identity;
-use crate::scan::{FoundDevice, scan};
+use crate::file::{DeviceIdentity, identity};
+use crate::scan::{self, FoundDevice, scan};
 
 #[cfg(test)]
 mod tests;
@@ -120,23 +120,8 @@ fn candidates(named: &[PathBuf]) -> Option<Candidates> {
     if devids.len() as u64 >= newest.num_devices {
         return None;
     }
-    let named_ones: BTreeSet<_> = named
-        .iter()
-        .filter_map(|path| identity(path).ok())
-        .collect();
-    let mut seen = named_ones.clone();
-    let mut places: Vec<PathBuf> = Vec::new();
-    for path in named {
-        let is_block = path
-            .metadata()
-            .is_ok_and(|metadata| metadata.file_type().is_block_device());
-        if is_block {
-            places.push(PathBuf::from("/dev"))
-        } else {
-            places.extend(neighbours(path))
-        }
-    }
-    places.retain(|place| place == Path::new("/dev") || is_new(place, &mut seen));
+    let named_ones = identities(named);
+    let places = places_near(named, named_ones.clone());
     let (mut of_volume, mut others): (Vec<_>, Vec<_>) = scan(&places)
         .into_iter()
         .partition(|found| found.fsid == fsid);
@@ -160,7 +145,42 @@ fn candidates(named: &[PathBuf]) -> Option<Candidates> {
     })
 }
 
-fn is_new(path: &Path, seen: &mut BTreeSet<crate::file::DeviceIdentity>) -> bool {
+/// Returns the files and block devices near the named ones, which may belong to the same array or volume group.
+pub fn nearby(named: &[PathBuf]) -> Vec<PathBuf> {
+    let mut seen = identities(named);
+    let mut paths = scan::candidates(&places_near(named, seen.clone()));
+    paths.retain(|path| is_new(path, &mut seen));
+    paths
+}
+
+/// Returns the files and block devices at places: files, folders, or `/dev`.
+pub fn files_at(places: &[PathBuf]) -> Vec<PathBuf> {
+    scan::candidates(places)
+}
+
+fn identities(named: &[PathBuf]) -> BTreeSet<DeviceIdentity> {
+    let identities = named.iter().filter_map(|path| identity(path).ok());
+    identities.collect()
+}
+
+/// Returns the places to search for other devices: `/dev` if a block device is named, and the neighbours of images.
+fn places_near(named: &[PathBuf], mut seen: BTreeSet<DeviceIdentity>) -> Vec<PathBuf> {
+    let mut places: Vec<PathBuf> = Vec::new();
+    for path in named {
+        let is_block = path
+            .metadata()
+            .is_ok_and(|metadata| metadata.file_type().is_block_device());
+        if is_block {
+            places.push(PathBuf::from("/dev"))
+        } else {
+            places.extend(neighbours(path))
+        }
+    }
+    places.retain(|place| place == Path::new("/dev") || is_new(place, &mut seen));
+    places
+}
+
+fn is_new(path: &Path, seen: &mut BTreeSet<DeviceIdentity>) -> bool {
     identity(path).is_ok_and(|identity| seen.insert(identity))
 }
 

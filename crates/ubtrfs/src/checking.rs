@@ -203,11 +203,19 @@ impl Checker {
         &self,
         devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
     ) -> Result<CheckReport> {
+        self.open_devices(devices)?.run(&mut ())
+    }
+
+    /// Opens the volume on the caller's own devices, as [`Checker::open`] does; the paths are names for messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`Checker::open`].
+    pub fn open_devices(&self, devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>) -> Result<OpenCheck> {
         let shown = devices.first().map(|(path, _)| path.clone());
         let shown = shown.unwrap_or_default();
         let pool = Pool::from_devices(devices, &ubtrfs_check::pool_options());
-        let pool = pool.naming("check", &shown)?;
-        self.opened(pool, shown).run(&mut ())
+        Ok(self.opened(pool.naming("check", &shown)?, shown))
     }
 
     /// Opens the volume on all of `devices` and its other devices, for a check that begins later or reports its progress.

@@ -185,7 +185,14 @@ impl Check {
         let names = self.devices.all_named(&self.named)?;
         let places = self.devices.places(&names, DeviceAccess::Read)?;
         let checker = self.checker().scan(places);
-        let open = || Ok(checker.open(&names).reason()?);
+        let open = || {
+            let direct = checker.open(&names).reason();
+            let access = DeviceAccess::Read;
+            self.devices
+                .or_assemble(direct.map_err(Into::into), &names, access, |devices| {
+                    Ok(checker.open_devices(devices).reason()?)
+                })
+        };
         let check = held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)?;
         for (path, holder) in check.holders() {
             if !is_mounted(&holder) {

@@ -1,5 +1,6 @@
 //! `ubtrfs inspect-internal`: the internal structures of a volume.
 
+mod assemble;
 mod dump_super;
 mod dump_tree;
 mod inode_resolve;
@@ -28,6 +29,7 @@ pub(crate) struct InspectInternal {
 
 #[derive(Debug, clap::Subcommand)]
 enum InspectCommand {
+    Assemble(assemble::Assemble),
     DumpSuper(dump_super::DumpSuper),
     DumpTree(dump_tree::DumpTree),
     InodeResolve(inode_resolve::InodeResolve),
@@ -58,6 +60,7 @@ impl InspectInternal {
 
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match &self.command {
+            InspectCommand::Assemble(command) => command.run(console),
             InspectCommand::DumpSuper(command) => command.run(console),
             InspectCommand::DumpTree(command) => command.run(console),
             InspectCommand::InodeResolve(command) => command.run(console),

@@ -255,7 +255,10 @@ impl Mount {
                 devices.open_with(&names, access, |names, places| {
                     let options = options.open_options(writable);
                     let options = options.degraded(devices.is_degraded()).scan(places);
-                    Ok(Volume::open(names, &options)?)
+                    let direct = Volume::open(names, &options).map_err(Into::into);
+                    devices.or_assemble(direct, names, access, |devices| {
+                        Ok(Volume::from_devices(devices, &options)?)
+                    })
                 })
             };
             held::when_free(Duration::ZERO, open).map_err(name_the_mount)

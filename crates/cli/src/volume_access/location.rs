@@ -17,6 +17,7 @@ use ubtrfs::{
 };
 
 use crate::presentation::quoting::Escaped;
+use crate::volume_access::assembled::{self, Devices, Disks};
 use crate::volume_access::held;
 use crate::volume_access::reason::{Reason, Reasoned};
 use crate::volume_access::session::Session;
@@ -224,6 +225,9 @@ pub(crate) struct DeviceOptions {
     /// Open the volume even if devices are missing, as far as the profiles allow
     #[arg(long)]
     degraded: bool,
+    /// The volume to read if the disks hold several: its UUID or label, or the name of its array or LVM volume
+    #[arg(long = "volume", value_name = "NAME")]
+    volume: Option<String>,
     /// Searches no devices in addition to the named ones.
     #[arg(skip)]
     only_named: bool,
@@ -306,7 +310,8 @@ impl DeviceOptions {
     }
 
     fn names_devices(&self) -> bool {
-        !self.devices.is_empty() || !self.scan.is_empty() || self.degraded
+        let names_some = !self.devices.is_empty() || !self.scan.is_empty();
+        names_some || self.degraded || self.volume.is_some()
     }
 
     pub(crate) fn refuse_for_mount(&self) -> anyhow::Result<()> {
@@ -357,7 +362,10 @@ impl DeviceOptions {
         let builder = builder.degraded(self.degraded).memory_bytes(memory_limit());
         let open = || {
             self.open_with(images, access, |names, places| {
-                Ok(builder.clone().scan(places).open(names).reason()?)
+                let direct = builder.clone().scan(places).open(names).reason();
+                self.or_assemble(direct.map_err(Into::into), names, access, |devices| {
+                    Ok(builder.clone().open_devices(devices).reason()?)
+                })
             })
         };
         held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)
@@ -378,6 +386,32 @@ impl DeviceOptions {
         };
         let places = self.places(&names, access).with_context(not_open)?;
         open(&names, places).with_context(not_open)
+    }
+
+    /// Returns a volume that was opened directly. If that failed, opens it on the layers of the named disks.
+    pub(crate) fn or_assemble<T>(
+        &self,
+        direct: anyhow::Result<T>,
+        names: &[DeviceName],
+        access: DeviceAccess,
+        open: impl FnOnce(Devices) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        match direct {
+            Err(error) if assembled::may_help(&error) => {
+                let paths: Result<Vec<&Path>, _> = names.iter().map(DeviceName::path).collect();
+                let Ok(paths) = paths else {
+                    return Err(error);
+                };
+                let paths: Vec<PathBuf> = paths.into_iter().map(Path::to_owned).collect();
+                let disks = Disks {
+                    named: &paths,
+                    places: &self.scan,
+                    only_named: self.only_named,
+                };
+                open(disks.devices_of(self.volume.as_deref(), access, error)?)
+            }
+            direct => direct,
+        }
     }
 
     pub(crate) fn is_degraded(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod access_times;
 mod as_btrfs;
+mod assembled;
 mod block_devices;
 mod by_ioctls;
 mod callers;

@@ -1,0 +1,233 @@
+//! Volumes on md arrays and LVM volumes. Any disk names them, and nothing is written.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use ubtrfs_sim::{LvmGroup, LvmSegment, LvmVolume, MdArray, Scratch};
+
+use crate::process::{fail, location, succeed, ubtrfs};
+
+const VOLUME_BYTES: u64 = 128 << 20;
+
+/// Creates a volume in an image, and returns its path.
+fn volume(folder: &Path, label: &str) -> PathBuf {
+    let tree = folder.join("tree");
+    fs::create_dir_all(&tree).expect("there is room");
+    let lines: String = (0..50_000)
+        .map(|line| format!("{line} of {label}\n"))
+        .collect();
+    fs::write(tree.join("lines.csv"), lines).expect("there is room");
+    let image = folder.join(format!("{label}.base"));
+    let size = VOLUME_BYTES.to_string();
+    let options = ["mkfs", "-L", label, "-b", &size, "--rootdir"].map(OsString::from);
+    let paths = [tree.into_os_string(), image.clone().into_os_string()];
+    succeed([&options[..], &paths].concat());
+    image
+}
+
+/// The disks of a box: a volume group on a RAID5 of three disks and a RAID1 of two.
+struct Nas {
+    _folder: Scratch,
+    /// An image of each volume without layers.
+    bases: Vec<PathBuf>,
+    disks: Vec<PathBuf>,
+}
+
+impl Nas {
+    fn new(labels: &[&str]) -> Nas {
+        let folder = Scratch::new().expect("there is room");
+        let bases: Vec<PathBuf> = labels
+            .iter()
+            .map(|label| volume(folder.path(), label))
+            .collect();
+        let extents = VOLUME_BYTES / LvmGroup::extent_bytes();
+        let first = extents * 2 / 3;
+        let volumes = (0..).zip(labels).map(|(number, label)| LvmVolume {
+            name: (*label).to_owned(),
+            segments: vec![
+                LvmSegment::linear(0, number * first, first),
+                LvmSegment::linear(1, number * (extents - first), extents - first),
+            ],
+        });
+        let group = LvmGroup::new("vg1000", volumes.collect());
+        let contents: Vec<Vec<u8>> = bases.iter().map(|base| read(base)).collect();
+        let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+        let count = labels.len() as u64;
+        let bytes =
+            |extents: u64| vec![0; ((extents * count + 1) * LvmGroup::extent_bytes()) as usize];
+        let mut arrays = vec![bytes(first), bytes(extents - first)];
+        group.write(&mut arrays, &contents);
+        let large = MdArray::new(5, 2, 3);
+        let small = MdArray {
+            number: 2,
+            ..MdArray::new(1, 0, 2)
+        };
+        let members = large
+            .write(&arrays[0])
+            .into_iter()
+            .chain(small.write(&arrays[1]));
+        let disk = |(number, bytes): (usize, Vec<u8>)| {
+            let path = folder.path().join(format!("disk{number}.img"));
+            fs::write(&path, bytes).expect("there is room");
+            path
+        };
+        let disks = members.enumerate().map(disk).collect();
+        Nas {
+            disks,
+            _folder: folder,
+            bases,
+        }
+    }
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).expect("readable")
+}
+
+fn stderr_of(args: &[OsString]) -> (bool, String) {
+    let output = ubtrfs().args(args).output().expect("the command starts");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), stderr)
+}
+
+fn words(text: &str, last: impl Into<OsString>) -> Vec<OsString> {
+    let words = text.split(' ').map(OsString::from);
+    words.chain([last.into()]).collect()
+}
+
+#[test]
+fn any_disk_names_the_volume() {
+    let nas = Nas::new(&["data"]);
+    let before: Vec<Vec<u8>> = nas.disks.iter().map(|disk| read(disk)).collect();
+    for disk in &nas.disks {
+        for (verb, path) in [
+            ("ls -l", "/"),
+            ("cat", "/lines.csv"),
+            ("subvolume list", "/"),
+        ] {
+            let listed = succeed(words(verb, location(disk, path)));
+            assert_eq!(listed, succeed(words(verb, location(&nas.bases[0], path))));
+        }
+        succeed(words("check -q", disk));
+    }
+    let after: Vec<Vec<u8>> = nas.disks.iter().map(|disk| read(disk)).collect();
+    assert!(before == after, "the disks have changed");
+}
+
+#[test]
+fn missing_disks_are_named_and_rebuilt() {
+    let nas = Nas::new(&["data"]);
+    fs::remove_file(&nas.disks[1]).expect("it exists");
+    let read = words("cat", location(&nas.disks[0], "/lines.csv"));
+    let output = ubtrfs().args(&read).output().expect("the command starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.contains("md RAID5 'nas:5': member 1 is missing"),
+        "{stderr}"
+    );
+    let base = words("cat", location(&nas.bases[0], "/lines.csv"));
+    assert!(output.stdout == succeed(base));
+
+    fs::remove_file(&nas.disks[2]).expect("it exists");
+    let needed = "1 of 3 members are there, at least 2 are needed";
+    fail(&read, needed);
+}
+
+#[test]
+fn assembled_volumes_are_not_written() {
+    let nas = Nas::new(&["data"]);
+    let message = "read-only: assembled from LVM volumes";
+    fail(words("mkdir", location(&nas.disks[0], "/new")), message);
+    fail(
+        words("subvolume create", location(&nas.disks[4], "/new")),
+        message,
+    );
+}
+
+#[test]
+fn one_of_several_volumes_is_chosen() {
+    let nas = Nas::new(&["data", "media"]);
+    let disk = location(&nas.disks[0], "/lines.csv");
+    fail(words("cat", disk.clone()), "choose one with --volume");
+    for (base, names) in [(0, ["data", "vg1000/data"]), (1, ["media", "vg1000/media"])] {
+        let wanted = succeed(words("cat", location(&nas.bases[base], "/lines.csv")));
+        for name in names {
+            let chosen = format!("cat --volume {name}");
+            assert!(succeed(words(&chosen, disk.clone())) == wanted);
+        }
+    }
+    fail(
+        words("cat --volume other", disk),
+        "the disks hold no volume 'other'",
+    );
+}
+
+#[test]
+fn layers_are_listed_as_a_tree_and_as_json() {
+    let nas = Nas::new(&["data"]);
+    fs::remove_file(&nas.disks[3]).expect("it exists");
+    let listed = succeed(words("inspect-internal assemble", &nas.disks[0]));
+    let listed = String::from_utf8(listed).expect("text");
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(
+        lines[0].starts_with("vg1000/data LVM volume, 128.00MiB: btrfs "),
+        "{listed}"
+    );
+    assert!(lines[1].starts_with("├─nas:5 md RAID5, "), "{listed}");
+    assert!(
+        lines[1].ends_with("3 of 3 members, chunks of 64.00KiB"),
+        "{listed}"
+    );
+    assert!(lines[5].starts_with("└─nas:1 md RAID1, "), "{listed}");
+    assert_eq!(lines[6], "  ├─missing: member 0");
+    assert_eq!(lines.len(), 8, "{listed}");
+
+    let json = succeed(words(
+        "--format json inspect-internal assemble",
+        &nas.disks[0],
+    ));
+    let json: Value = serde_json::from_slice(&json).expect("JSON");
+    let layers = json["assemble"].as_array().expect("a list");
+    let volume = layers
+        .iter()
+        .find(|layer| layer["kind"] == "LVM")
+        .expect("a volume");
+    assert_eq!(volume["contents"], "btrfs");
+    assert_eq!(volume["label"], "data");
+    let mirror = layers
+        .iter()
+        .find(|layer| layer["level"] == 1)
+        .expect("an array");
+    assert_eq!(mirror["parts"][0]["state"], "missing");
+    assert_eq!(mirror["parts"][0]["description"], "member 0");
+}
+
+#[test]
+fn copy_of_a_disk_nearby_is_not_guessed() {
+    let nas = Nas::new(&["data"]);
+    let copy = nas.disks[1].with_file_name("copy-of-disk1.img");
+    fs::copy(&nas.disks[1], &copy).expect("there is room");
+    let list = words("ls", location(&nas.disks[0], "/"));
+    fail(
+        &list,
+        "may both be member 1 of the array 'nas:5': name the one that is meant",
+    );
+    let mut named = list;
+    named.extend(["--device".into(), copy.into()]);
+    let (is_success, stderr) = stderr_of(&named);
+    assert!(is_success, "{stderr}");
+}
+
+#[test]
+fn formats_that_are_not_read_are_named_with_a_command() {
+    let folder = Scratch::new().expect("there is room");
+    let mut content = vec![0; 1 << 20];
+    content[..6].copy_from_slice(b"LUKS\xba\xbe");
+    let array = MdArray::new(1, 0, 1);
+    let disk = folder.path().join("disk.img");
+    fs::write(&disk, array.write(&content).swap_remove(0)).expect("there is room");
+    let hint = "md RAID1 'nas:1': LUKS encryption (crypto_LUKS) is not read here; on Linux: cryptsetup open";
+    fail(words("ls", location(&disk, "/")), hint);
+}
