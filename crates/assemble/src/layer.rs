@@ -50,8 +50,7 @@ impl fmt::Display for LayerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LayerKind::Disk => f.write_str("disk"),
-            LayerKind::Partition { label, .. } if label.is_empty() => f.write_str("partition"),
-            LayerKind::Partition { label, .. } => write!(f, "partition \"{label}\""),
+            LayerKind::Partition { .. } => f.write_str("partition"),
             LayerKind::Array { level: -1, .. } => f.write_str("md linear"),
             LayerKind::Array { level, .. } => write!(f, "md RAID{level}"),
             LayerKind::LogicalVolume => f.write_str("LVM volume"),

@@ -231,3 +231,34 @@ fn formats_that_are_not_read_are_named_with_a_command() {
     let hint = "md RAID1 'nas:1': LUKS encryption (crypto_LUKS) is not read here; on Linux: cryptsetup open";
     fail(words("ls", location(&disk, "/")), hint);
 }
+
+#[test]
+fn partitions_of_a_disk_are_found() {
+    let folder = Scratch::new().expect("there is room");
+    let base = volume(folder.path(), "data");
+    let mut disk = vec![0; (VOLUME_BYTES + (4 << 20)) as usize];
+    // One Linux partition from 2 MiB on.
+    let sectors = (VOLUME_BYTES / 512) as u32;
+    let entry = [
+        &[0, 0, 0, 0, 0x83, 0, 0, 0][..],
+        &4096_u32.to_le_bytes(),
+        &sectors.to_le_bytes(),
+    ];
+    disk[446..462].copy_from_slice(&entry.concat());
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    disk[2 << 20..][..VOLUME_BYTES as usize].copy_from_slice(&read(&base));
+    let path = folder.path().join("disk.img");
+    fs::write(&path, disk).expect("there is room");
+    let listed = succeed(words("ls -l", location(&path, "/")));
+    assert_eq!(listed, succeed(words("ls -l", location(&base, "/"))));
+    fail(
+        words("mkdir", location(&path, "/new")),
+        "read-only: on a partition",
+    );
+    let tree = succeed(words("inspect-internal assemble", &path));
+    let tree = String::from_utf8(tree).expect("text");
+    assert!(
+        tree.contains("disk.img, partition 1, 128.00MiB: btrfs "),
+        "{tree}"
+    );
+}

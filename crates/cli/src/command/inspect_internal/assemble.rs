@@ -147,7 +147,13 @@ fn line(layer: &Layer) -> String {
         0 => String::new(),
         bytes => format!(", {}", Units::default().size(bytes)),
     };
-    let mut line = format!("{} {}{size}", shown(layer), layer.kind);
+    let kind = match &layer.kind {
+        // The name has the word and the number.
+        LayerKind::Partition { label, .. } if label.is_empty() => String::new(),
+        LayerKind::Partition { label, .. } => format!(" \"{}\"", Escaped(label.as_bytes())),
+        kind => format!(" {kind}"),
+    };
+    let mut line = format!("{}{kind}{size}", shown(layer));
     if let LayerKind::Array {
         members,
         chunk_bytes,
