@@ -14,7 +14,8 @@ use clap::{ValueEnum, ValueHint};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use ubtrfs::{
-    CheckIssue, CheckReport, Checker, DeviceAccess, DeviceName, Event, Holder, MakerMark, OpenCheck, PhaseProgress, Severity,
+    CheckIssue, CheckReport, Checker, DeviceAccess, DeviceName, Event, Holder, MakerMark,
+    OpenCheck, PhaseProgress, Severity,
 };
 use ubtrfs_device::clock;
 

@@ -4,9 +4,9 @@ use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::item::{FileTime, Timespec};
 use ubtrfs_format::uuid::Uuid;
 
-use super::{Fault, StreamVersion, WriteError};
 use super::attribute::Attribute;
 use super::body::Body;
+use super::{Fault, StreamVersion, WriteError};
 
 /// The value of an attribute.
 pub(super) trait Field<'a>: Sized {

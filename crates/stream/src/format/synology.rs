@@ -5,7 +5,8 @@
 //!
 //! Source: the kernels that Synology publishes (4.4 of DSM 6.2, 5.10 of DSM 7).
 
-use super::attribute::{Attribute, Attributes};
+use super::attribute::Attribute;
+use super::field::Attributes;
 use super::{Command, Fault, StreamVersion};
 
 const SUBVOLUME_FLAGS: u16 = 23;

@@ -8,10 +8,10 @@ use ubtrfs_fs::FileId;
 
 use super::error::{CorruptFile, Result};
 use super::file_tree::{Inode, Name, ROOT_DIR};
-use crate::format::{Command, StreamVersion};
 use super::inode_update::{FileData, Update};
 use super::job::Job;
 use super::receiver::Dir;
+use crate::format::{Command, StreamVersion};
 
 /// Settable bits of a mode.
 const PERMISSIONS: u32 = 0o7777;

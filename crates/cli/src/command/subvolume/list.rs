@@ -249,7 +249,7 @@ impl Serialize for RowJson<'_> {
             } else if let Some(uuid) = row.uuid(column) {
                 map.serialize_entry(name, &uuid.map(|uuid| uuid.to_string()))?;
             } else if column == Column::Path {
-                if row.info.is_hidden {
+                if row.listed.info.is_hidden {
                     map.serialize_entry("hidden", &true)?;
                 }
                 map.serialize_entry(name, &json::text(&row.path))?;
@@ -388,7 +388,7 @@ impl List {
         for &column in columns {
             if !self.table {
                 // Only on volumes of a NAS maker.
-                if column == Column::Path && row.info.is_hidden {
+                if column == Column::Path && row.listed.info.is_hidden {
                     write!(console.out, "flags hidden ")?;
                 }
                 write!(console.out, "{} ", column.name())?;
