@@ -65,7 +65,7 @@ pub enum Place {
     RootFlag(u64),
     /// A bit of the flags of an inode.
     InodeFlag(u64),
-    /// The last reserved number of an inode item, if it is not zero.
+    /// The last reserved number of an inode item with `OWNER_QUOTA`, if it is not zero.
     InodeReserved,
     /// A file extent's `other_encoding`, if it is not zero.
     OtherEncoding,
@@ -100,6 +100,9 @@ const fn syno(place: Place, name: &'static str, meaning: &'static str) -> Mark {
 
 /// All known marks.
 pub static MARKS: &[Mark] = TABLE;
+
+/// The flag of inodes whose quota of the owner is valid.
+const OWNER_QUOTA: u64 = 1 << 30;
 
 const TABLE: &[Mark] = &[
     syno(Place::Compat(1 << 61), "compat-61", "unnamed feature"),
@@ -142,7 +145,7 @@ const TABLE: &[Mark] = &[
         "not deduplicated",
     ),
     syno(
-        Place::InodeFlag(1 << 30),
+        Place::InodeFlag(OWNER_QUOTA),
         "inode-user-quota",
         "quota of the owner is valid",
     ),

@@ -1,6 +1,7 @@
 //! Volumes with the marks of NAS makers: each is read like the same volume without marks, and nothing is written.
 
 use std::fs::File;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use ubtrfs_fs::{
     Error, FileId, FileKind, NewInode, OpenOptions, Rescue, Result, SetAttr, Volume, XattrMode,
 };
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 use ubtrfs_sim::{Scratch, fingerprint, nas};
 
 const DEVICE_BYTES: u64 = 256 << 20;
@@ -318,4 +320,59 @@ fn check_finds_each_mark_alone() {
             "{mark}: {report}"
         );
     }
+}
+
+/// The kernel leaves old bytes of memory in reserved fields of inodes that its fsync log records, and its replay copies
+/// them to the subvolume.
+#[test]
+fn volume_with_a_log_that_the_kernel_replayed_is_writable() {
+    if !or_skip("volume_with_a_log_that_the_kernel_replayed_is_writable") {
+        return;
+    }
+    let theirs = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mount = theirs.mount("").unwrap();
+    for round in 0..3 {
+        for number in 0..300 {
+            let path = mount.path().join(format!("file{number}"));
+            let mut file = File::options()
+                .append(true)
+                .create(true)
+                .open(path)
+                .unwrap();
+            file.write_all(&vec![number as u8; 100 + number * 7])
+                .unwrap();
+            file.sync_all().unwrap();
+            if number % 5 == round {
+                let to = mount.path().join(format!("longer-name-{round}-{number}"));
+                std::fs::rename(mount.path().join(format!("file{number}")), &to).unwrap();
+                File::open(to).unwrap().sync_all().unwrap();
+            }
+        }
+    }
+    // As a power cut would leave it.
+    let scratch = Scratch::new().unwrap();
+    let path = scratch.path().join("cut");
+    std::fs::copy(&theirs.devices()[0], &path).unwrap();
+    mount.unmount().unwrap();
+    let cut = KernelVolume::of_files(vec![path.clone()], scratch);
+    cut.mount("").unwrap().unmount().unwrap();
+
+    let options = OpenOptions::new().writable(true);
+    let volume = Volume::open(std::slice::from_ref(&path), &options).unwrap();
+    let top = top(&volume);
+    let mut files = Vec::new();
+    volume
+        .readdir(top, 0, &mut |entry| {
+            files.push(entry.id);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(files.len(), 300 + 60 * 2);
+    for file in files {
+        volume.write(file, 0, b"changed").unwrap();
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let report = check(&[path], &CheckOptions::default(), &mut ()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.issues);
 }

@@ -10,10 +10,9 @@ use ubtrfs_sim::{Scratch, fingerprint, nas};
 use crate::process::{fail, location, succeed, ubtrfs};
 
 /// Marks that are first read with an inode or an extent. A command that reads neither may write.
-const LATE: [&str; 7] = [
+const LATE: [&str; 6] = [
     "inode-user-quota",
     "inode-no-dedupe",
-    "inode-reserved",
     "subvolume-usage",
     "extent-clone",
     "extent-deduplicated",

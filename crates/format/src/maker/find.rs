@@ -5,7 +5,9 @@
 
 use zerocopy::FromBytes;
 
-use super::{CASELESS_INDEX, Marks, Place, SuperblockEnd, USAGE, USAGE_EXTENT, USAGE_ROOT};
+use super::{
+    CASELESS_INDEX, Marks, OWNER_QUOTA, Place, SuperblockEnd, USAGE, USAGE_EXTENT, USAGE_ROOT,
+};
 use super::{inode_flags, label_build, root_flags};
 use crate::ids::RootId;
 use crate::item::{
@@ -58,13 +60,15 @@ impl Marks {
     /// Returns the marks of an inode.
     pub fn of_inode(inode: &InodeItem) -> Marks {
         let bits = inode.flags.get() & inode_flags();
-        let reserved = inode.reserved[3].get();
-        if bits == 0 && reserved == 0 {
+        if bits == 0 {
             return Marks::NONE;
         }
+        // Without the flag the field means nothing: the kernel's fsync log leaves old bytes of memory there, and its
+        // replay copies them to the inode.
+        let is_charged = bits & OWNER_QUOTA != 0 && inode.reserved[3].get() != 0;
         Marks::placed(|place| match place {
             Place::InodeFlag(bit) => bits & bit != 0,
-            Place::InodeReserved => reserved != 0,
+            Place::InodeReserved => is_charged,
             _ => false,
         })
     }

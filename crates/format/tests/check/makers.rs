@@ -110,3 +110,25 @@ fn label_of_the_maker_has_a_build() {
         assert_eq!(label_build(other), None);
     }
 }
+
+/// The kernel's fsync log leaves old bytes of memory in the reserved fields of inodes.
+#[test]
+fn reserved_field_of_an_inode_is_no_mark_without_its_flag() {
+    let mut leaf = Leaf::golden("files");
+    leaf.view::<InodeItem>(INODE, 0).reserved = [u64::MAX.into(); 4];
+    let inode = *leaf.view::<InodeItem>(INODE, 0);
+    assert_eq!(Marks::of_inode(&inode), Marks::NONE);
+    let flagged = InodeItem {
+        flags: (1 << 30).into(),
+        ..inode
+    };
+    let marks = Marks::of_inode(&flagged);
+    assert!(MARKS.iter().any(|mark| mark.place == Place::InodeReserved));
+    assert_ne!(
+        marks,
+        Marks::of_inode(&InodeItem {
+            reserved: [0.into(); 4],
+            ..flagged
+        })
+    );
+}

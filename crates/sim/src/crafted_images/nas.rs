@@ -41,7 +41,6 @@ const KNOWN: &[(&str, PutMark)] = &[
     ("inode-no-dedupe", |image| {
         put_inode_flags(image, 1 << 29, false);
     }),
-    ("inode-reserved", |image| put_inode_flags(image, 0, true)),
     ("compat", |image| put_compat(image, 7 << 61)),
     ("compat-ro-locker", put_locker),
     ("superblock-end", put_superblock_end),
@@ -70,14 +69,13 @@ const KNOWN: &[(&str, PutMark)] = &[
 ];
 
 /// The marks that only some makers' volumes have together.
-const OF_ANOTHER_KIND: [&str; 9] = [
+const OF_ANOTHER_KIND: [&str; 8] = [
     "root-hide",
     "root-no-quota-load",
     "root-quota-off",
     "root-all",
     "root-top-level",
     "inode-no-dedupe",
-    "inode-reserved",
     "cache-203-stale",
     "label",
 ];
