@@ -124,10 +124,7 @@ impl Mount {
             sync.args(["filesystem", "sync"]).arg(&mountpoint);
             let synced = sync.status().context("cannot run this program")?;
             if !synced.success() {
-                bail!(
-                    "{}: not all that was written is durable",
-                    mountpoint.display()
-                );
+                bail!("{}: some written data may be lost", mountpoint.display());
             }
         }
         Ok(())

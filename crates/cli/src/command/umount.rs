@@ -110,7 +110,7 @@ fn say(entry: &TableEntry, left: Unmounted, server: Option<&Server>, console: &m
         Unmounted::LivesOn => match held::asked() {
             Some(limit) => wait_for_end(entry, server, limit, console),
             None => console.warning(format_args!(
-                "{place}: unmounted here, and all that was written is durable; {}",
+                "{place}: unmounted here, and all written data is durable; {}",
                 elsewhere(entry)
             )),
         },

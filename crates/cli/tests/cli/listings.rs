@@ -1,5 +1,6 @@
 //! Listings compared with btrfs-progs on the kernel's mount of the same volume, and with ls(1).
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Read;
@@ -99,7 +100,10 @@ const MADE_UP: [&str; 3] = ["Send time:", "Limit referenced:", "Limit exclusive:
 /// Rewrites the paths in the output of btrfs-progs to ours, and removes the lines with wrong values.
 fn normal(text: &str, mount: &Path, loops: &[PathBuf], devices: &[PathBuf]) -> String {
     let mut text = text.to_owned();
-    for (loop_device, device) in loops.iter().zip(devices) {
+    // /dev/loop1 is the beginning of /dev/loop10.
+    let mut pairs: Vec<_> = loops.iter().zip(devices).collect();
+    pairs.sort_by_key(|(loop_device, _)| Reverse(loop_device.as_os_str().len()));
+    for (loop_device, device) in pairs {
         text = text.replace(
             &loop_device.display().to_string(),
             &device.display().to_string(),

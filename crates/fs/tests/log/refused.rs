@@ -47,7 +47,7 @@ fn log_that_cannot_be_replayed_changes_nothing() {
     }
     let (volume, devices) = logged();
     let edits: [(&str, Edit); 3] = [
-        ("lies in space that is in use", |items| {
+        ("is in space that is in use", |items| {
             let mut extents = items.iter_mut();
             let extent = extents.find(|(key, _)| key.item_type == KeyType::EXTENT_DATA);
             extent.is_some_and(|(_, bytes)| {

@@ -129,7 +129,7 @@ impl<S: Source> Adapter<S> {
         if let Ok(volume) = self.writing()
             && let Err(error) = volume.close()
         {
-            tracing::error!(%error, "not all that was written is durable");
+            tracing::error!(%error, "some written data may be lost");
             self.close_failure.lock().get_or_insert(error);
         }
         // Done while the kernel's mount still holds the device: a later opener might keep it alive.

@@ -48,7 +48,7 @@ impl Written {
         };
         let pages = self.pages.upgrade().map(|pages| pages.write_back(None));
         if let Some(Err(error)) = &pages {
-            tracing::error!(%error, "not all that was mapped is written");
+            tracing::error!(%error, "some data changed through mappings may be lost");
         }
         match volume.sync() {
             Ok(()) => {
@@ -56,7 +56,7 @@ impl Written {
                 !matches!(pages, Some(Err(_)))
             }
             Err(error) => {
-                tracing::error!(%error, "not all that was written is durable");
+                tracing::error!(%error, "some written data may be lost");
                 false
             }
         }
