@@ -70,7 +70,10 @@ fn superblocks_are_printed_as_btrfs_progs_does() {
         let result = print_superblock(&mut out, &Copy { superblock, full }).expect("to memory");
         assert_eq!(result, Ok(()));
         out.push(b'\n');
-        assert_same(name, &out);
+        // btrfs-progs has no lines for makers of NAS boxes.
+        let lines = out.split_inclusive(|&byte| byte == b'\n');
+        let lines = lines.filter(|line| !line.starts_with(b"made_by"));
+        assert_same(name, &lines.collect::<Vec<_>>().concat());
     }
 }
 
