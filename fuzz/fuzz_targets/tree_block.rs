@@ -39,6 +39,7 @@ fuzz_target!(|data: &[u8]| {
         compat_ro: CompatRo::all(),
         generation: Transid(u64::MAX),
         scrambled_names: true,
+        ignore_flags: false,
     };
     items::decode_all(node);
     search(node);
