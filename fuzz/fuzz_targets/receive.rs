@@ -9,10 +9,10 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_fs::{NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_format::name_hash::crc32c;
+use ubtrfs_fs::{NewInode, OpenOptions, Volume};
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_stream::{ReceiveOptions, Receiver, StreamReader, VolumeTarget};
 

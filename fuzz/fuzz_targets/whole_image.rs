@@ -15,12 +15,12 @@ use std::sync::{Arc, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_fs::{FileId, FileKind, OpenOptions, Volume};
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::Key;
 use ubtrfs_format::node::Node;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use ubtrfs_fs::{FileId, FileKind, OpenOptions, Volume};
 
 /// Directory entries to read in one run: the volumes are small, only a loop has more.
 const MAX_ENTRIES: usize = 1_000;
