@@ -239,7 +239,7 @@ impl LogSession<'_> {
 }
 
 impl LogTree {
-    /// Builds the blocks that have changed since the last write. Returns None if there are none.
+    /// Builds the blocks that have changed since the last write. Returns None without such a block.
     fn build(&mut self, format: &BlockFormat, io: &mut LogIo<'_>) -> Result<Option<CommittedRoot>> {
         if self.changed.is_empty() {
             return Ok(None);

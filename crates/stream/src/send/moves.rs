@@ -17,7 +17,7 @@ use crate::format::Command;
 pub(super) const MAX_DEPTH: usize = 2048;
 /// Maximum number of cached directory paths.
 const MAX_KNOWN_PATHS: usize = 4096;
-/// Maximum number of remembered directories that need no more moves.
+/// Maximum number of remembered directories that need no further moves.
 const MAX_PLACED_WITH_PARENTS: usize = 1 << 16;
 
 fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
