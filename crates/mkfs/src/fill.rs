@@ -60,7 +60,7 @@ use self::watch::FillWatch;
 use super::chunk_growth::Spare;
 use super::chunks::VolumeChunks;
 use super::error::MkfsError;
-use super::options::{Geometry, Identity, MkfsOptions, Warning};
+use super::options::{Geometry, Identity, MkfsOptions};
 use super::superblock;
 use super::targets::Targets;
 use super::tree_placement::{PlacedTrees, place_trees};
@@ -175,12 +175,6 @@ pub struct FilledVolume {
     pub left_out: Option<LeftOutAcls>,
     /// Contains all UUIDs, including those derived from the contents.
     pub identity: Identity,
-}
-
-impl FilledVolume {
-    pub fn warnings(&self) -> Vec<Warning> {
-        self.geometry.warnings(self.layout.devices.len())
-    }
 }
 
 /// Creates a volume and fills it. The volume uses the given number of bytes of each device. Each file and its data are

@@ -192,9 +192,10 @@ pub enum Warning {
 
 /// Options with all defaults resolved and all limits checked.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Geometry {
-    /// NUL-terminated.
-    pub label: [u8; LABEL_SIZE],
+    /// At most [`MkfsOptions::MAX_LABEL_BYTES`], without a NUL.
+    pub label: Vec<u8>,
     /// The profile of data.
     pub data: Profile,
     /// The profile of metadata.
@@ -205,10 +206,12 @@ pub struct Geometry {
     pub sectorsize: u32,
     /// The algorithm of the checksums.
     pub csum_type: CsumType,
-    /// Including features implied by other options.
+    /// The features, including those implied by other options.
     pub features: FeatureSet,
-    /// Owner of the root directory.
+    /// User and group of the root directory.
     pub root_owner: (u32, u32),
+    /// The number of devices.
+    pub devices: usize,
 }
 
 impl MkfsOptions {
@@ -237,7 +240,7 @@ impl MkfsOptions {
         check_device_count("metadata", metadata, devices)?;
         check_device_count("data", data, devices)?;
         Ok(Geometry {
-            label: self.checked_label()?,
+            label: self.checked_label()?.to_vec(),
             data,
             metadata,
             nodesize,
@@ -245,6 +248,7 @@ impl MkfsOptions {
             csum_type: self.csum_type,
             features,
             root_owner: self.root_owner,
+            devices,
         })
     }
 
@@ -306,9 +310,8 @@ impl MkfsOptions {
         }
     }
 
-    fn checked_label(&self) -> Result<[u8; LABEL_SIZE], MkfsError> {
-        let mut label = [0; LABEL_SIZE];
-        // The last byte must be 0: readers use the field as a C string.
+    fn checked_label(&self) -> Result<&[u8], MkfsError> {
+        // The last byte of the field must be 0: readers use it as a C string.
         if self.label.len() >= LABEL_SIZE {
             return Err(MkfsError::LabelTooLong {
                 len_bytes: self.label.len(),
@@ -317,8 +320,7 @@ impl MkfsOptions {
         if self.label.contains(&0) {
             return Err(MkfsError::LabelNul);
         }
-        label[..self.label.len()].copy_from_slice(&self.label);
-        Ok(label)
+        Ok(&self.label)
     }
 }
 
@@ -384,8 +386,9 @@ impl Geometry {
             + data * copies_on_one(self.data)
     }
 
-    /// Returns the warnings for such a volume on this number of devices.
-    pub fn warnings(&self, devices: usize) -> Vec<Warning> {
+    /// Returns the warnings about such a volume.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let devices = self.devices;
         let mut warnings = Vec::new();
         let profiles = [self.metadata, self.data];
         if profiles.iter().any(|profile| profile.parities() > 0) {

@@ -13,7 +13,7 @@ use ubtrfs_tree::TreeBlock;
 use super::chunks::{PlannedChunk, VolumeChunks};
 use super::error::MkfsError;
 use super::files::NoFiles;
-use super::options::{Geometry, Identity, MkfsOptions, Warning};
+use super::options::{Geometry, Identity, MkfsOptions};
 use super::targets::{PlannedWrite, Targets};
 use super::trees::Contents;
 use super::{superblock, tree_placement};
@@ -71,10 +71,6 @@ impl Plan {
 
     pub fn identity(&self) -> &Identity {
         &self.identity
-    }
-
-    pub fn warnings(&self) -> Vec<Warning> {
-        self.geometry.warnings(self.layout.devices.len())
     }
 
     /// Returns all copies of all tree blocks, including parity.

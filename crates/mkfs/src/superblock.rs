@@ -57,7 +57,7 @@ pub(super) fn superblock(
     }
     sb.incompat_flags = incompat.bits().into();
     sb.csum_type = geometry.csum_type.raw().into();
-    sb.label = geometry.label;
+    sb.label[..geometry.label.len()].copy_from_slice(&geometry.label);
     // Without the tree, the kernel maintains v1 caches. There are no such caches yet.
     sb.cache_generation = if geometry.features.has_free_space_tree() {
         0.into()

@@ -373,7 +373,6 @@ impl Mkfs {
     /// The options contradict each other, or exceed the limits for this number of devices (`InvalidInput`).
     pub fn geometry(&self, devices: usize) -> Result<Geometry> {
         let geometry = self.options.resolve(devices);
-        let geometry = geometry.map(|geometry| Geometry::of(&geometry, devices));
         geometry.naming_alone("make a volume")
     }
 
@@ -621,7 +620,7 @@ pub struct MadeVolume {
 
 impl MadeVolume {
     fn new(
-        geometry: ubtrfs_mkfs::Geometry,
+        geometry: Geometry,
         identity: Identity,
         layout: &VolumeChunks,
         filled: Option<FilledContents>,
@@ -629,7 +628,7 @@ impl MadeVolume {
         let devices = layout.devices.iter();
         let mixed = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
         MadeVolume {
-            geometry: Geometry::of(&geometry, identity.device_uuids.len()),
+            geometry,
             uuid: identity.fsid,
             device_uuids: identity.device_uuids,
             device_bytes: devices.map(|device| device.total_bytes).collect(),

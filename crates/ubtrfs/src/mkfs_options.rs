@@ -2,10 +2,6 @@
 //!
 //! Not here: creating volumes (`mkfs`), limits and defaults (`ubtrfs-mkfs`).
 
-use ubtrfs_format::block_group_flags::Profile;
-
-use crate::reexports::MkfsWarning;
-
 /// Options of a new volume, for [`Builder::mkfs`](crate::Builder::mkfs) and [`Mkfs`](crate::Mkfs).
 ///
 /// ```
@@ -79,50 +75,9 @@ pub use ubtrfs_mkfs::FeatureListError;
 /// };
 /// let geometry = Mkfs::new(options).geometry(3)?;
 /// assert_eq!(geometry.metadata, Profile::Raid1);
-/// assert!(geometry.min_device_bytes > 64 << 20);
-/// assert_eq!(geometry.warnings, [MkfsWarning::Raid56]);
+/// assert!(geometry.min_device_bytes() > 64 << 20);
+/// assert_eq!(geometry.warnings(), [MkfsWarning::Raid56]);
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Geometry {
-    /// The label, or an empty one.
-    pub label: Vec<u8>,
-    /// The profile of data.
-    pub data: Profile,
-    /// The profile of metadata.
-    pub metadata: Profile,
-    /// The size of a tree block in bytes.
-    pub nodesize: u32,
-    /// The size of a data block in bytes.
-    pub sectorsize: u32,
-    /// The checksum algorithm.
-    pub csum_type: CsumType,
-    /// The features, including those derived from other options.
-    pub features: FeatureSet,
-    /// User and group of the root directory.
-    pub root_owner: (u32, u32),
-    /// The minimum size of each device, which leaves the kernel room to work.
-    pub min_device_bytes: u64,
-    /// The warnings about such a volume.
-    pub warnings: Vec<MkfsWarning>,
-}
-
-impl Geometry {
-    pub(crate) fn of(lower: &ubtrfs_mkfs::Geometry, devices: usize) -> Geometry {
-        let label = lower.label.split(|&byte| byte == 0).next();
-        Geometry {
-            label: label.unwrap_or_default().to_vec(),
-            data: lower.data,
-            metadata: lower.metadata,
-            nodesize: lower.nodesize,
-            sectorsize: lower.sectorsize,
-            csum_type: lower.csum_type,
-            features: lower.features,
-            root_owner: lower.root_owner,
-            min_device_bytes: lower.min_device_bytes(),
-            warnings: lower.warnings(devices),
-        }
-    }
-}
+pub use ubtrfs_mkfs::Geometry;

@@ -118,7 +118,7 @@ pub use ubtrfs_mkfs::Warning as MkfsWarning;
 /// let mkfs = Mkfs::new(MkfsOptions::default())
 ///     .fill_from(host.path())
 ///     .growth(Growth::IfNeeded);
-/// let least = mkfs.geometry(1)?.min_device_bytes;
+/// let least = mkfs.geometry(1)?.min_device_bytes();
 /// let device = FileDevice::create_new(&path, least)?;
 /// let made = mkfs.plan(&[least])?.write(&[(&path, &device)], &mut ())?;
 /// assert!(made.total_bytes > 120 << 20);

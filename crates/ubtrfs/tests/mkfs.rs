@@ -145,7 +145,7 @@ fn image_grows_for_its_files_and_is_cut_behind_them() {
     let images = tempfile::tempdir().unwrap();
     let make = |name: &str, mkfs: Mkfs| {
         let path = images.path().join(name);
-        let least = mkfs.geometry(1).unwrap().min_device_bytes;
+        let least = mkfs.geometry(1).unwrap().min_device_bytes();
         let device = FileDevice::create_new(&path, least).unwrap();
         let planned = mkfs.plan(&[least]).unwrap();
         let made = planned.write(&[(&path, &device)], &mut ()).unwrap();

@@ -173,7 +173,7 @@ impl Mkfs {
         let byte_count = self.byte_count.as_deref().map(parse_size).transpose()?;
         let new_volume = self.new_volume(options, source_date_epoch()?)?;
         let geometry = new_volume.geometry(self.devices.len()).reason()?;
-        let least = geometry.min_device_bytes;
+        let least = geometry.min_device_bytes();
         // The size of images follows from the files.
         let image_bytes = rootdir.map(|_| least);
         let (paths, force) = (&self.devices, self.force);
@@ -183,7 +183,7 @@ impl Mkfs {
         let sizes: Vec<u64> = targets.iter().map(|target| target.used_bytes).collect();
         let warn = |console: &mut Console| {
             if !console.quiet {
-                for warning in &geometry.warnings {
+                for warning in geometry.warnings() {
                     console.warning(format_args!("{warning}\n"));
                 }
                 summary::warn_of_sectorsize(&geometry, console);

@@ -127,7 +127,7 @@ fn features_follow_from_profiles_and_sizes() {
 fn doubtful_choices_are_warned_of() {
     let warnings = |data, metadata, devices| {
         let geometry = profiles(data, metadata).resolve(devices).unwrap();
-        geometry.warnings(devices)
+        geometry.warnings()
     };
     assert!(warnings(Profile::Single, Profile::Raid1, 2).is_empty());
     assert_eq!(
