@@ -108,9 +108,10 @@ impl fmt::Debug for ArchiveReader {
 }
 
 /// Whether images may grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Growth {
     /// They keep their size.
+    #[default]
     Never,
     /// Only if the files do not fit.
     IfNeeded,
@@ -119,7 +120,7 @@ pub enum Growth {
 }
 
 /// Options for filling a volume.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FillOptions {
     /// With its level; 0 is the default.
     pub compression: Option<(Compression, i32)>,

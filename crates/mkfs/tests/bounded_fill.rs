@@ -8,8 +8,7 @@ use std::thread;
 
 use ubtrfs_device::{Access, BlockDevice, FileDevice};
 use ubtrfs_format::item::Timespec;
-use ubtrfs_mkfs::archive::OwnerNames;
-use ubtrfs_mkfs::{FillOptions, Growth, Identity, Input, MkfsOptions, Scratch, TimeRule, fill};
+use ubtrfs_mkfs::{FillOptions, Identity, Input, MkfsOptions, Scratch, fill};
 use ubtrfs_spill::ScratchDir;
 
 const FEW: u64 = 4_000;
@@ -63,22 +62,11 @@ fn peak_bytes(files: u64) -> u64 {
         nsec: 0.into(),
     };
     let options = FillOptions {
-        compression: None,
-        subvolumes: Vec::new(),
-        flags: Vec::new(),
-        dense: Vec::new(),
-        owner: None,
-        reflink: false,
-        shrink: false,
-        growth: Growth::Never,
-        times: TimeRule::Keep,
         scratch: Scratch {
             memory_bytes: BUDGET_BYTES,
             ..Scratch::new(ScratchDir::named(dir.path()))
         },
-        targets: Vec::new(),
-        discard: false,
-        owners: OwnerNames::default(),
+        ..FillOptions::default()
     };
     let sized: [(&dyn BlockDevice, u64); 1] = [(&device, device.len_bytes())];
     let input = Input::Archive(File::from(OwnedFd::from(reader)));

@@ -46,6 +46,13 @@ pub enum Refusal {
     Failed(io::Error),
 }
 
+/// `TMPDIR`, or otherwise a folder of the system.
+impl Default for ScratchDir {
+    fn default() -> ScratchDir {
+        ScratchDir::beside::<&Path>([])
+    }
+}
+
 impl ScratchDir {
     /// Uses only this folder, which the user has named.
     pub fn named(folder: impl Into<PathBuf>) -> ScratchDir {

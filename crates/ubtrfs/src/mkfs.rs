@@ -57,15 +57,10 @@ pub struct Mkfs {
     uuid: Option<Uuid>,
     device_uuids: Option<Vec<Uuid>>,
     repeatable: Option<SystemTime>,
-    discard: bool,
     contents: Option<Contents>,
     compress: Option<Compress>,
-    subvolumes: Vec<SubvolumeRequest>,
-    flags: Vec<FlagsRequest>,
-    dense: Vec<PathBuf>,
-    owner: Option<(u32, u32)>,
-    size: Size,
-    reflink: bool,
+    /// Options that depend on others, on the host or on the devices are added by [`Mkfs::fill_options`].
+    fill: FillOptions,
     scratch_dir: Option<PathBuf>,
     progress: Option<SharedProgress>,
 }
@@ -98,22 +93,6 @@ enum Contents {
     Archive(Arc<File>),
     /// The bytes of an archive, until they are read.
     Reader(Arc<Mutex<Option<ArchiveReader>>>),
-}
-
-/// The size of a filled volume.
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    growth: Growth,
-    shrink: bool,
-}
-
-impl Default for Size {
-    fn default() -> Size {
-        Size {
-            growth: Growth::Never,
-            shrink: false,
-        }
-    }
 }
 
 impl From<MkfsOptions> for Mkfs {
@@ -181,7 +160,7 @@ impl Mkfs {
     /// Discards the contents of the devices first, as mkfs.btrfs does by default. Here the default is false.
     #[must_use]
     pub fn discard(mut self, discard: bool) -> Mkfs {
-        self.discard = discard;
+        self.fill.discard = discard;
         self
     }
 
@@ -265,7 +244,7 @@ impl Mkfs {
     }
 
     fn request(mut self, path: PathBuf, access: Access, is_default: bool) -> Mkfs {
-        self.subvolumes.push(SubvolumeRequest {
+        self.fill.subvolumes.push(SubvolumeRequest {
             path,
             is_read_only: access == Access::ReadOnly,
             is_default,
@@ -288,7 +267,7 @@ impl Mkfs {
     }
 
     fn flag(mut self, path: PathBuf, flags: InodeFlags) -> Mkfs {
-        self.flags.push(FlagsRequest { path, flags });
+        self.fill.flags.push(FlagsRequest { path, flags });
         self
     }
 
@@ -297,7 +276,7 @@ impl Mkfs {
     /// `boot`, at the root and in each new subvolume, because GRUB cannot read holes.
     #[must_use]
     pub fn dense(mut self, path: impl Into<PathBuf>) -> Mkfs {
-        self.dense.push(path.into());
+        self.fill.dense.push(path.into());
         self
     }
 
@@ -318,7 +297,7 @@ impl Mkfs {
     /// ```
     #[must_use]
     pub fn owner(mut self, uid: u32, gid: u32) -> Mkfs {
-        self.owner = Some((uid, gid));
+        self.fill.owner = Some((uid, gid));
         self
     }
 
@@ -326,21 +305,21 @@ impl Mkfs {
     /// this. [`FilledContents::shared`] has the result.
     #[must_use]
     pub fn reflink(mut self, reflink: bool) -> Mkfs {
-        self.reflink = reflink;
+        self.fill.reflink = reflink;
         self
     }
 
     /// Sets whether images may grow to hold the initial contents. By default they may not.
     #[must_use]
     pub fn growth(mut self, growth: Growth) -> Mkfs {
-        self.size.growth = growth;
+        self.fill.growth = growth;
         self
     }
 
     /// Truncates a filled volume to the minimum size at which it is still writable.
     #[must_use]
     pub fn shrink(mut self, shrink: bool) -> Mkfs {
-        self.size.shrink = shrink;
+        self.fill.shrink = shrink;
         self
     }
 
@@ -447,11 +426,12 @@ impl Mkfs {
     /// Returns the paths below which holes are written out.
     fn dense_paths(&self) -> Vec<PathBuf> {
         let roots = self
+            .fill
             .subvolumes
             .iter()
             .map(|request| request.path.join(BOOT));
         let boot = std::iter::once(PathBuf::from(BOOT)).chain(roots);
-        boot.chain(self.dense.iter().cloned()).collect()
+        boot.chain(self.fill.dense.iter().cloned()).collect()
     }
 
     /// Returns the options for filling the volume. `images` are the paths of the devices: these files cannot be among
@@ -469,18 +449,12 @@ impl Mkfs {
         let times = self.repeatable.map(|latest| FileTime::from(latest).sec);
         FillOptions {
             compression: compression.filter(|(algorithm, _)| *algorithm != Compression::None),
-            subvolumes: self.subvolumes.clone(),
-            flags: self.flags.clone(),
             dense: self.dense_paths(),
-            owner: self.owner,
-            reflink: self.reflink,
-            shrink: self.size.shrink,
-            growth: self.size.growth,
             times: times.map_or(TimeRule::Keep, TimeRule::Clamp),
             scratch: scratch.limit_memory(memory_limit()),
             targets: images.map(|file| (file.dev(), file.ino())).collect(),
-            discard: self.discard,
             owners: HostOwners::load().numbers(),
+            ..self.fill.clone()
         }
     }
 }
@@ -563,7 +537,7 @@ impl PlannedVolume {
         let bare = devices.iter().map(|(_, device)| *device);
         match work {
             Work::Empty(plan) => {
-                plan.write(&bare.collect::<Vec<_>>(), mkfs.discard)?;
+                plan.write(&bare.collect::<Vec<_>>(), mkfs.fill.discard)?;
                 let geometry = plan.geometry().clone();
                 Ok(MadeVolume::new(geometry, identity, plan.layout(), None))
             }

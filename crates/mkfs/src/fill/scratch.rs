@@ -13,6 +13,12 @@ pub struct Scratch {
     pub memory_bytes: usize,
 }
 
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch::new(ScratchDir::default())
+    }
+}
+
 impl Scratch {
     /// Creates a scratch with the usual budget.
     pub fn new(dir: ScratchDir) -> Scratch {

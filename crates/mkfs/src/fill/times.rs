@@ -3,9 +3,10 @@
 use ubtrfs_format::item::{FileTime, InodeItem, Times, Timespec};
 
 /// The rule for the times of files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeRule {
     /// Keep access, modification and change times, and set the creation time to the volume's.
+    #[default]
     Keep,
     /// Set all four to the modification time, limited to this number of seconds after 1970. The other times differ
     /// between copies of the same files.

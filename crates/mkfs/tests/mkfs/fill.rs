@@ -12,10 +12,9 @@ use ubtrfs_device::{BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fs::OpenOptions;
-use ubtrfs_mkfs::archive::OwnerNames;
 use ubtrfs_mkfs::{
     ArchiveReader, FillError, FillOptions, FilledVolume, Growth, Identity, Input, MkfsError,
-    MkfsOptions, Scratch, TimeRule, fill,
+    MkfsOptions, Scratch, fill,
 };
 use ubtrfs_spill::ScratchDir;
 
@@ -24,19 +23,10 @@ use crate::failing::Failing;
 
 fn fill_options(growth: Growth) -> FillOptions {
     FillOptions {
-        compression: None,
-        subvolumes: Vec::new(),
-        flags: Vec::new(),
-        dense: Vec::new(),
-        owner: None,
-        reflink: false,
-        shrink: false,
         growth,
-        times: TimeRule::Keep,
         scratch: Scratch::new(ScratchDir::named(std::env::temp_dir())),
-        targets: Vec::new(),
         discard: true,
-        owners: OwnerNames::default(),
+        ..FillOptions::default()
     }
 }
 

@@ -12,10 +12,9 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_fs::{FileId, FileKind, FileTime, OpenOptions, Snapshot, Volume};
-use ubtrfs_mkfs::archive::OwnerNames;
 use ubtrfs_mkfs::{
-    FillOptions, Growth, Identity, Input, MkfsOptions, Scratch as MkfsScratch, SubvolumeRequest,
-    TimeRule, fill,
+    FillOptions, Identity, Input, MkfsOptions, Scratch as MkfsScratch, SubvolumeRequest, TimeRule,
+    fill,
 };
 use ubtrfs_sim::{Scratch, new_volume};
 use ubtrfs_spill::ScratchDir;
@@ -74,19 +73,10 @@ fn filled(a: Files, b: Files) -> Arc<Volume> {
         is_default: false,
     };
     let options = FillOptions {
-        compression: None,
         subvolumes: vec![subvolume("a"), subvolume("b")],
-        flags: Vec::new(),
-        dense: Vec::new(),
-        owner: None,
-        reflink: false,
-        shrink: false,
-        growth: Growth::Never,
         times: TimeRule::Clamp(SECONDS),
         scratch: MkfsScratch::new(ScratchDir::named(scratch.path())),
-        targets: Vec::new(),
-        discard: false,
-        owners: OwnerNames::default(),
+        ..FillOptions::default()
     };
     let device = MemDevice::new(DEVICE_BYTES);
     let made = fill(
