@@ -110,9 +110,8 @@ impl Volume {
         let roots_options = options.roots_options(superblock.has_log());
         let roots = Arc::new(Roots::open(pool, superblock, &roots_options)?);
         roots.load_device_errors()?;
-        let transactions = options.transaction_options();
         let manager = if options.is_writable() {
-            let manager = Arc::new(TransactionManager::open(&roots, &transactions)?);
+            let manager = Arc::new(TransactionManager::open(&roots, &options.transaction)?);
             manager.refuse_marks()?;
             Some(manager)
         } else {

@@ -27,7 +27,7 @@ impl OpenOptions {
         if let Some(limit) = self.memory_limit() {
             let memory = limit.max(LEAST_SHARED_BYTES);
             let lower = |budget: &mut u64, share: u64| *budget = (*budget).min(memory / share);
-            lower(&mut options.delta_bytes, DELTA_SHARE);
+            lower(&mut options.transaction.delta_bytes, DELTA_SHARE);
             lower(&mut options.cache_bytes, NODES_SHARE);
             lower(&mut options.data.buffer_bytes, BUFFER_SHARE);
             lower(&mut options.decompressed_bytes, DECOMPRESSED_SHARE);
@@ -47,7 +47,7 @@ mod tests {
         let usual = OpenOptions::new();
         let within = |bytes| usual.clone().memory_bytes(bytes).within_memory();
         let small = within(128 << 20);
-        assert_eq!(small.delta_bytes, (128 << 20) / DELTA_SHARE);
+        assert_eq!(small.transaction.delta_bytes, (128 << 20) / DELTA_SHARE);
         assert_eq!(small.cache_bytes, 16 << 20);
         assert_eq!(small.data.buffer_bytes, 8 << 20);
         assert_eq!(small.decompressed_bytes, 2 << 20);

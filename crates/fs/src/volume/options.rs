@@ -66,7 +66,7 @@ macro_rules! with_open_options {
 
             /// Sets the memory limit for the changes of one transaction, in bytes. Operations wait if a transaction
             /// uses it up while the previous one is being committed.
-            [seldom] delta_bytes(bytes: u64) => delta_bytes = bytes;
+            [seldom] delta_bytes(bytes: u64) => transaction.delta_bytes = bytes;
 
             /// Sets the memory limit for buffered data, in bytes. A write beyond it first writes data back.
             [seldom] buffer_bytes(bytes: u64) => data.buffer_bytes = bytes;
@@ -108,12 +108,12 @@ macro_rules! with_open_options {
 
             /// Distrusts the free-space tree, and rebuilds it in the first commit that has room for it. The volume
             /// commits even if nothing else changes. Only for writing; no effect on a volume without such a tree.
-            [seldom] clear_free_space_tree(clear: bool) => clear_free_space_tree = clear,
-                [Word::flag("clear_cache", |options| options.clear_free_space_tree = true)];
+            [seldom] clear_free_space_tree(clear: bool) => transaction.clear_free_space_tree = clear,
+                [Word::flag("clear_cache", |options| options.transaction.clear_free_space_tree = true)];
 
             /// Adds a free-space tree to a volume without one, and drops its free-space caches, like the kernel's mount
             /// option `space_cache=v2`. Only for writing.
-            [seldom] free_space_tree(wanted: bool) => free_space_tree = wanted,
+            [seldom] free_space_tree(wanted: bool) => transaction.free_space_tree = wanted,
                 [Word::optional_value("space_cache", "v2", set_space_cache).values(&["v2"])];
 
             /// Enables POSIX ACLs. If disabled, new files get no ACL, and stored ACLs are ignored but kept.
@@ -152,10 +152,10 @@ macro_rules! with_open_options {
 
             /// Sets when freed space is discarded in the file or on the device. By default that is in the background
             /// and when the volume is closed, if a device supports discards. A trim discards at any time.
-            discard(mode: Option<$crate::DiscardMode>) => discard.mode = mode, [
+            discard(mode: Option<$crate::DiscardMode>) => transaction.discard.mode = mode, [
                 Word::optional_value("discard", "sync|async", set_discard)
                     .values(&["", "async", "sync"]).live(),
-                Word::flag("nodiscard", |options| options.discard.mode = Some(DiscardMode::None)).live(),
+                Word::flag("nodiscard", |options| options.transaction.discard.mode = Some(DiscardMode::None)).live(),
             ];
         }
     };
@@ -200,7 +200,7 @@ fn set_space_cache(options: &mut OpenOptions, value: Option<&[u8]>) -> Result<()
     if value != Some(b"v2") {
         return Err(WordRefusal::Unsupported(ONLY_SPACE_CACHE_V2));
     }
-    options.free_space_tree = true;
+    options.transaction.free_space_tree = true;
     Ok(())
 }
 
@@ -229,7 +229,7 @@ fn set_data_sum(options: &mut OpenOptions) {
 
 /// Sets the mode of discards. The bare word is the older form, as in the kernel.
 fn set_discard(options: &mut OpenOptions, value: Option<&[u8]>) -> Result<(), WordRefusal> {
-    options.discard.mode = Some(match value {
+    options.transaction.discard.mode = Some(match value {
         None | Some(b"sync") => DiscardMode::Sync,
         Some(b"async") => DiscardMode::Async,
         Some(_) => return Err(WordRefusal::BadValue),
@@ -290,15 +290,12 @@ pub struct OpenOptions {
     pub(super) inode_bytes: u64,
     /// The budget of the cache of inode items, and of the cache of names.
     pub(super) lookup_bytes: u64,
-    pub(super) delta_bytes: u64,
     pub(super) commit_interval: Option<Duration>,
     pub(super) lazy_times: bool,
     barriers: bool,
-    pub(super) clear_free_space_tree: bool,
-    pub(super) free_space_tree: bool,
     pub(super) acls: bool,
     pub(super) fsync_log: bool,
-    pub(super) discard: DiscardOptions,
+    pub(super) transaction: TransactionOptions,
     pub(super) data: DataOptions,
 }
 
@@ -313,17 +310,17 @@ impl Default for OpenOptions {
             decompressed_bytes: 32 << 20,
             inode_bytes: 32 << 20,
             lookup_bytes: 32 << 20,
-            delta_bytes: 128 << 20,
             commit_interval: Some(DEFAULT_COMMIT_INTERVAL),
             lazy_times: false,
             barriers: true,
-            clear_free_space_tree: false,
-            free_space_tree: false,
             acls: true,
             fsync_log: true,
-            discard: DiscardOptions {
-                at_close: Duration::from_secs(10),
-                ..DiscardOptions::default()
+            transaction: TransactionOptions {
+                discard: DiscardOptions {
+                    at_close: Duration::from_secs(10),
+                    ..DiscardOptions::default()
+                },
+                ..TransactionOptions::default()
             },
             data: DataOptions::default(),
         }
@@ -381,21 +378,21 @@ impl OpenOptions {
     /// Sets the limits of the background discard (`Volume::set_discard_limits`).
     #[must_use]
     pub fn discard_limits(mut self, limits: DiscardLimits) -> Self {
-        self.discard.limits = limits;
+        self.transaction.discard.limits = limits;
         self
     }
 
     /// Sets how long freed space waits for its background discard, as it may be reused before.
     #[must_use]
     pub fn discard_delays(mut self, delays: DiscardDelays) -> Self {
-        self.discard.delays = delays;
+        self.transaction.discard.delays = delays;
         self
     }
 
     /// Enables background discards of free metadata space. The default is off.
     #[must_use]
     pub fn discard_metadata(mut self, metadata: bool) -> Self {
-        self.discard.metadata = metadata;
+        self.transaction.discard.metadata = metadata;
         self
     }
 
@@ -403,7 +400,7 @@ impl OpenOptions {
     /// becomes small. The default is 10 s. Zero skips them.
     #[must_use]
     pub fn discard_at_close(mut self, at_most: Duration) -> Self {
-        self.discard.at_close = at_most;
+        self.transaction.discard.at_close = at_most;
         self
     }
 
@@ -453,15 +450,6 @@ impl OpenOptions {
             ignore_bad_top_trees: self.data.rescue.ignore_bad_top_trees && self.read_only,
             lookup_bytes: self.lookup_bytes,
             store: self.store_options(),
-        }
-    }
-
-    pub(super) fn transaction_options(&self) -> TransactionOptions {
-        TransactionOptions {
-            delta_bytes: self.delta_bytes,
-            clear_free_space_tree: self.clear_free_space_tree,
-            free_space_tree: self.free_space_tree,
-            discard: self.discard,
         }
     }
 

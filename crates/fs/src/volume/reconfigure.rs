@@ -17,7 +17,7 @@ impl Volume {
         if let Some(interval) = options.commit_interval {
             manager.threads.set_commit_interval(interval);
         }
-        manager.discard.set_mode(options.discard.mode);
+        manager.discard.set_mode(options.transaction.discard.mode);
         self.roots.set_new_file_flags(options.data.new_file_flags());
         let settings = &self.inodes.settings;
         settings.set_max_inline_bytes(options.data.max_inline_bytes);

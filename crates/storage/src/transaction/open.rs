@@ -21,7 +21,7 @@ const QGROUP_STATUS_ON: u64 = 1 << 0;
 const QGROUP_STATUS_INCONSISTENT: u64 = 1 << 2;
 
 /// Options for write access to a volume.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransactionOptions {
     /// Memory limit for the changes of one transaction, in bytes.
     pub delta_bytes: u64,
@@ -30,6 +30,17 @@ pub struct TransactionOptions {
     /// Create a free-space tree if there is none.
     pub free_space_tree: bool,
     pub discard: DiscardOptions,
+}
+
+impl Default for TransactionOptions {
+    fn default() -> Self {
+        TransactionOptions {
+            delta_bytes: 128 << 20,
+            clear_free_space_tree: false,
+            free_space_tree: false,
+            discard: DiscardOptions::default(),
+        }
+    }
 }
 
 impl TransactionManager {

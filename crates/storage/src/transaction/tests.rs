@@ -23,7 +23,6 @@ use super::{
     DiskExtent, EditEstimate, LogOutcome, Reservation, TransactionHandle, TransactionManager,
     TransactionOptions,
 };
-use crate::discard::DiscardOptions;
 use crate::roots::{Roots, Tree, test_roots};
 
 const DEVICE_BYTES: u64 = 512 << 20;
@@ -58,10 +57,8 @@ fn open_on(device: Arc<dyn BlockDevice>, cache_bytes: u64, delta_bytes: u64) -> 
     let pool = test_roots::pool_of(device, Access::Write);
     let roots = test_roots::open_with(pool, true, cache_bytes);
     let options = TransactionOptions {
-        discard: DiscardOptions::default(),
         delta_bytes,
-        clear_free_space_tree: false,
-        free_space_tree: false,
+        ..TransactionOptions::default()
     };
     let manager = TransactionManager::open(&roots, &options).unwrap();
     let tree = roots.subvolume_tree(RootId::FS_TREE).unwrap();
