@@ -32,6 +32,7 @@ use crate::command::absent;
 use crate::command::mkfs::AS_MKFS_BTRFS;
 use crate::invocation::command_line::{Cli, PROGRAM};
 use crate::invocation::invoked_as::InvokedAs;
+use crate::invocation::joined_disks::join_disks;
 use crate::invocation::{as_btrfs, command_line, invoked_as, mount_helper};
 use crate::presentation::console::Console;
 use crate::presentation::error_chain::ErrorChain;
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
             as_btrfs::Line::Done(code) => return code,
         };
     }
-    let args = options_first(&command, args, 1);
+    let args = join_disks(&command, options_first(&command, args, 1), 1);
     let matches = command.clone().try_get_matches_from(&args);
     let parsed = matches.and_then(|matches| Ok((command_line::parse(&matches)?, matches)));
     let code = match parsed {

@@ -9,6 +9,7 @@ pub(crate) mod control;
 pub(crate) mod device_sizes;
 pub(crate) mod held;
 pub(crate) mod ioctls;
+pub(crate) mod joined;
 pub(crate) mod location;
 pub(crate) mod operand;
 pub(crate) mod place;

@@ -45,12 +45,15 @@ pub(crate) fn options_first(
     line
 }
 
-fn is_option(arg: &OsStr) -> bool {
+pub(crate) fn is_option(arg: &OsStr) -> bool {
     arg.len() > 1 && arg.as_bytes().starts_with(b"-")
 }
 
 /// Returns the subcommand with this name, which may be abbreviated.
-fn subcommand_like<'a>(command: &'a clap::Command, name: &OsStr) -> Option<&'a clap::Command> {
+pub(crate) fn subcommand_like<'a>(
+    command: &'a clap::Command,
+    name: &OsStr,
+) -> Option<&'a clap::Command> {
     let name = name.to_str()?;
     let mut like = command
         .get_subcommands()
@@ -69,7 +72,7 @@ fn has_operand_behind_several(command: &clap::Command) -> bool {
 }
 
 /// Returns whether the next argument is the value of an option of these commands.
-fn takes_next(commands: &[&clap::Command], option: Option<&OsString>) -> bool {
+pub(crate) fn takes_next(commands: &[&clap::Command], option: Option<&OsString>) -> bool {
     let Some(option) = option.and_then(|option| option.to_str()) else {
         return false;
     };

@@ -58,8 +58,8 @@ pub(crate) struct Mount {
     helper: bool,
     #[command(flatten)]
     devices: DeviceOptions,
-    /// Image or device, and the directory to mount on
-    #[arg(required = true, num_args = 1..=2, value_names = ["IMAGE", "DIR"])]
+    /// Image or device, or several of one volume, and the directory to mount on
+    #[arg(required = true, num_args = 1.., value_names = ["IMAGE", "DIR"])]
     places: Vec<PathBuf>,
 }
 
@@ -69,17 +69,19 @@ impl Mount {
             return self.remount();
         }
         let options = self.parse_options()?;
-        let [image, mountpoint] = self.places.as_slice() else {
-            bail!("the directory to mount on is missing");
+        let (images, mountpoint) = match self.places.as_slice() {
+            [images @ .., mountpoint] if !images.is_empty() => (images, mountpoint),
+            _ => bail!("the directory to mount on is missing"),
         };
+        let images: Vec<DeviceName> = images.iter().map(DeviceName::from).collect();
         if self.fake {
             return Ok(());
         }
         if std::env::var_os(SERVE).is_some() {
             let readiness = Some(Readiness::inherit()?);
-            self.serve(&image.into(), mountpoint, &options, readiness, program)
+            self.serve(&images, mountpoint, &options, readiness, program)
         } else if self.foreground {
-            self.serve(&image.into(), mountpoint, &options, None, program)
+            self.serve(&images, mountpoint, &options, None, program)
         } else {
             self.serve_in_background(console)
         }
@@ -170,7 +172,7 @@ impl Mount {
     /// Mounts the volume, and returns when it has been unmounted.
     fn serve(
         &self,
-        image: &DeviceName,
+        images: &[DeviceName],
         mountpoint: &Path,
         options: &Options,
         readiness: Option<Readiness>,
@@ -183,24 +185,19 @@ impl Mount {
             tracing::debug!(%error, "the server keeps all capabilities");
         }
         say_without_effect(&options.without_effect);
-        let shown = image;
-        let image = match image {
-            DeviceName::Path(path) => DeviceName::Path(
-                path.canonicalize()
-                    .with_context(|| format!("cannot access '{shown}'"))?,
-            ),
-            DeviceName::Uri(_) => image.clone(),
-        };
+        let shown = &images[0];
+        let images = images.iter().map(canonical);
+        let images: Vec<DeviceName> = images.collect::<anyhow::Result<_>>()?;
         let source = match &options.fsname {
             Some(name) => OsString::from_vec(name.clone()).into(),
-            None => image.as_path().to_owned(),
+            None => images[0].as_path().to_owned(),
         };
         // The kernel clears a huge page at once, which delays a request by half a millisecond or more.
         let _ = rustix::thread::disable_transparent_huge_pages(true);
         // Before the image is opened: the loop device of a dead mount would keep it in use.
         mount::clear_dead(mountpoint)?;
         warn_of_little_memory(options);
-        let volume = self.open(&image, options)?;
+        let volume = self.open(&images, options)?;
         let mut session = mount::mount(Arc::clone(&volume), &source, mountpoint, options)
             .with_context(|| format!("cannot mount '{shown}'"))?;
         session.unmount_on_signals()?;
@@ -235,8 +232,8 @@ impl Mount {
     }
 
     /// Opens the volume for writing, unless read-only is requested or its source is write-protected.
-    fn open(&self, image: &DeviceName, options: &Options) -> anyhow::Result<Arc<Volume>> {
-        let mut names = vec![image.clone()];
+    fn open(&self, images: &[DeviceName], options: &Options) -> anyhow::Result<Arc<Volume>> {
+        let mut names = images.to_vec();
         names.extend_from_slice(&options.devices);
         let devices = self
             .devices
@@ -275,6 +272,18 @@ impl Mount {
             }
             opened => opened.map_err(name_the_way_to_read),
         }
+    }
+}
+
+/// Returns the name of a device that stays valid in any directory.
+fn canonical(image: &DeviceName) -> anyhow::Result<DeviceName> {
+    match image {
+        DeviceName::Path(path) => {
+            let canonical = path.canonicalize();
+            let canonical = canonical.with_context(|| format!("cannot access '{image}'"))?;
+            Ok(DeviceName::Path(canonical))
+        }
+        DeviceName::Uri(_) => Ok(image.clone()),
     }
 }
 

@@ -11,7 +11,6 @@ use ubtrfs_stream::write_behind;
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::quoting::Escaped;
-use crate::volume_access::changes::is_same_file;
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::reason::Reasoned;
 use output::Output;
@@ -147,7 +146,7 @@ impl Send {
 
     fn find(&self, volume: &Volume, of: &Location, role: &str) -> anyhow::Result<Named> {
         let first = &self.subvolumes[0];
-        if of.session().is_none() && !is_same_file(of.image.as_path(), first.image.as_path()) {
+        if of.session().is_none() && !of.shares_image(first) {
             bail!("all subvolumes must be from the same filesystem");
         }
         let Some(subvolume) = self.volume.find(volume.clone(), of)?.subvolume()? else {

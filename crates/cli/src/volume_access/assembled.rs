@@ -4,6 +4,7 @@
 //! if parts are missing.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -266,5 +267,20 @@ pub(crate) fn contents(contents: &Contents) -> Option<String> {
             ))
         }
         _ => None,
+    }
+}
+
+/// Returns whether a disk cannot be read alone. It is a part of an array or a volume group, has partitions, or is one of
+/// several devices of btrfs.
+pub(crate) fn is_part(name: &OsStr) -> bool {
+    let path = Path::new(name);
+    let Ok(device) = FileDevice::peek(path) else {
+        return false;
+    };
+    let assembly = Assembly::of([disk(path, device)]);
+    match assembly.layers()[0].contents {
+        Contents::Member | Contents::PhysicalVolume | Contents::Partitions => true,
+        Contents::Btrfs { num_devices, .. } => num_devices > 1,
+        Contents::Other(_) | Contents::Unknown => false,
     }
 }

@@ -5,7 +5,6 @@
 //! same rights as with the kernel's btrfs (`Target::rights`), and the mount commits.
 
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -304,7 +303,7 @@ impl<'a> Changes<'a> {
             _ if a.session().is_some() || b.session().is_some() => {
                 a.session().is_some() == b.session().is_some()
             }
-            _ => a.image == b.image || is_same_file(a.image.as_path(), b.image.as_path()),
+            _ => a.shares_image(b),
         }
     }
 
@@ -395,17 +394,4 @@ pub(crate) fn id_of_file(file: &Metadata) -> FileId {
 /// Returns the id of a directory as used by a mount.
 pub(crate) fn id_of(dir: &Dir) -> FileId {
     FileId::new(RootId(dir.subvolume_id()), InodeNr(dir.ino()))
-}
-
-/// Returns whether two paths lead to the same file or device.
-pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
-    let identity = |path: &Path| {
-        let metadata = path.metadata().ok()?;
-        Some(match metadata.rdev() {
-            0 => (metadata.dev(), metadata.ino(), 0),
-            // All nodes of a device lead to the same device.
-            rdev => (0, 0, rdev),
-        })
-    };
-    matches!((identity(a), identity(b)), (Some(a), Some(b)) if a == b)
 }

@@ -6,6 +6,7 @@ use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use ubtrfs::{
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::assembled::{self, Devices, Disks};
 use crate::volume_access::held;
+use crate::volume_access::joined::{is_joined, split_joined};
 use crate::volume_access::reason::{Reason, Reasoned};
 use crate::volume_access::session::Session;
 
@@ -29,6 +31,8 @@ mod tests;
 #[derive(Clone, Debug)]
 pub(crate) struct Location {
     pub(crate) image: DeviceName,
+    /// Further devices of the volume, named before the path.
+    others: Vec<DeviceName>,
     /// Begins with a slash.
     pub(crate) path: Vec<u8>,
     /// The session of the shell or mount, if the path is in its volume.
@@ -45,6 +49,7 @@ impl Location {
         let path = session.absolute(argument);
         Location {
             image: session.place().into(),
+            others: Vec::new(),
             is_elsewhere: path.is_none(),
             path: path.unwrap_or_else(|| argument.to_vec()),
             session: Some(Arc::clone(session)),
@@ -64,6 +69,7 @@ impl Location {
     fn of_image(image: DeviceName, path: Vec<u8>) -> Location {
         Location {
             image,
+            others: Vec::new(),
             path,
             session: None,
             written: None,
@@ -122,13 +128,33 @@ impl Location {
     }
 
     pub(crate) fn parse(argument: &OsStr) -> Location {
-        let (image, path) = DeviceName::split(argument);
-        Location::of_image(image, path)
+        let (others, last) = split_joined(argument);
+        let (image, path) = DeviceName::split(last);
+        Location {
+            others,
+            ..Location::of_image(image, path)
+        }
     }
 
     /// Returns whether an argument names a device and nothing in its volume.
     pub(crate) fn is_whole(&self, argument: &OsStr) -> bool {
         self.image.as_os_str() == argument
+    }
+
+    /// Returns all devices that the argument names, the one at the path first.
+    pub(crate) fn images(&self) -> Vec<DeviceName> {
+        let own = std::iter::once(&self.image);
+        own.chain(&self.others).cloned().collect()
+    }
+
+    /// Returns whether both name a device or image in common. Locations within a session do not.
+    pub(crate) fn shares_image(&self, other: &Location) -> bool {
+        let others = other.images();
+        self.images().iter().any(|own| {
+            let is_own =
+                |name: &DeviceName| name == own || is_same_file(name.as_path(), own.as_path());
+            others.iter().any(is_own)
+        })
     }
 
     /// Returns the path within the volume, for the library.
@@ -197,6 +223,7 @@ impl TypedValueParser for LocationParser {
         Ok(match self {
             LocationParser::Within(session) => Location::within(session, value.as_bytes()),
             LocationParser::Written => Location::written(value),
+            LocationParser::Images if is_joined(value) => Location::parse(value),
             LocationParser::Images => Location::of_whole(value),
             LocationParser::Split => Location::parse(value),
         })
@@ -287,7 +314,7 @@ impl DeviceOptions {
         access: DeviceAccess,
     ) -> anyhow::Result<Volume> {
         let Some(session) = location.session() else {
-            return self.open_images(std::slice::from_ref(&location.image), access);
+            return self.open_images(&location.images(), access);
         };
         if location.is_elsewhere {
             bail!("'{}' is not in the same volume", Escaped(&location.path));
@@ -330,7 +357,7 @@ impl DeviceOptions {
                 bail!("only one volume can be named if it is mounted")
             }
             locations => {
-                let images: Vec<_> = locations.iter().map(|l| l.image.clone()).collect();
+                let images: Vec<_> = locations.iter().flat_map(Location::images).collect();
                 self.open_all(&images)
             }
         }
@@ -459,6 +486,19 @@ impl DeviceOptions {
     pub(crate) fn devices(&self) -> &[DeviceName] {
         &self.devices
     }
+}
+
+/// Returns whether two paths lead to the same file or device.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| {
+        let metadata = path.metadata().ok()?;
+        Some(match metadata.rdev() {
+            0 => (metadata.dev(), metadata.ino(), 0),
+            // All nodes of a device lead to the same device.
+            rdev => (0, 0, rdev),
+        })
+    };
+    matches!((identity(a), identity(b)), (Some(a), Some(b)) if a == b)
 }
 
 /// Checks for common mistakes first, as the errors of the volume layer are less helpful.

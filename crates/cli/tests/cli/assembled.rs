@@ -116,6 +116,79 @@ fn any_disk_names_the_volume() {
     assert!(before == after, "the disks have changed");
 }
 
+/// Moves each disk to a folder of its own, where none is found from another.
+fn scattered(nas: &Nas) -> Vec<PathBuf> {
+    let moved = nas.disks.iter().enumerate().map(|(number, disk)| {
+        let folder = disk.with_file_name(format!("folder{number}"));
+        fs::create_dir(&folder).expect("there is room");
+        let moved = folder.join("disk.img");
+        fs::rename(disk, &moved).expect("it exists");
+        moved
+    });
+    moved.collect()
+}
+
+/// Returns a command with the first disks before the path on the last one.
+fn on_disks(verb: &str, disks: &[PathBuf], path: &str) -> Vec<OsString> {
+    let (last, first) = disks.split_last().expect("there are disks");
+    let verb = verb.split(' ').map(OsString::from);
+    let first = first.iter().map(|disk| disk.clone().into_os_string());
+    verb.chain(first).chain([location(last, path)]).collect()
+}
+
+#[test]
+fn disks_before_a_path_are_of_its_volume() {
+    let nas = Nas::new(&["data"]);
+    let disks = scattered(&nas);
+    fail(on_disks("ls", &disks[..1], "/"), "is missing");
+    for (verb, path) in [
+        ("ls -l", "/"),
+        ("cat", "/lines.csv"),
+        ("export --tar", "/"),
+        ("getfattr -d", "/lines.csv"),
+        ("subvolume list", "/"),
+        ("filesystem df", "/"),
+        ("inspect-internal inode-resolve 257", "/"),
+    ] {
+        let base = words(verb, location(&nas.bases[0], path));
+        let shown = |args: Vec<OsString>| {
+            let text = String::from_utf8_lossy(&succeed(args)).into_owned();
+            // Paths begin with the name of the image.
+            text.replace(&format!("{}:", disks[4].display()), "")
+                .replace(&format!("{}:", nas.bases[0].display()), "")
+        };
+        assert_eq!(shown(on_disks(verb, &disks, path)), shown(base), "{verb}");
+    }
+    for (verb, path) in [
+        ("stat", "/lines.csv"),
+        ("tree", "/"),
+        ("filesystem du", "/"),
+    ] {
+        succeed(on_disks(verb, &disks, path));
+    }
+    let whole = |verb: &str| -> Vec<OsString> {
+        let verb = verb.split(' ').map(OsString::from);
+        let disks = disks.iter().map(|disk| disk.clone().into_os_string());
+        verb.chain(disks).collect()
+    };
+    succeed(whole("check -q"));
+    let dumped = succeed(whole("inspect-internal dump-tree"));
+    let base = succeed(words("inspect-internal dump-tree", &nas.bases[0]));
+    assert!(dumped == base, "other trees");
+
+    let copy = disks[0].with_file_name("copy");
+    let mut cp = on_disks("cp", &disks, "/lines.csv");
+    cp.push(copy.clone().into());
+    succeed(cp);
+    let base = words("cat", location(&nas.bases[0], "/lines.csv"));
+    assert!(read(&copy) == succeed(base));
+    // A complete volume is read alone.
+    let mut both = words("ls", &nas.bases[0]);
+    both.push(location(&nas.bases[0], "/"));
+    let listed = String::from_utf8(succeed(both)).expect("text");
+    assert_eq!(listed.matches("lines.csv").count(), 2, "{listed}");
+}
+
 #[test]
 fn missing_disks_are_named_and_rebuilt() {
     let nas = Nas::new(&["data"]);

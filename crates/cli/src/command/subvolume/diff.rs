@@ -36,7 +36,7 @@ pub(crate) struct DiffSnapshots {
 
 impl DiffSnapshots {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let same_image = self.old.session().is_some() || self.old.image == self.new.image;
+        let same_image = self.old.session().is_some() || self.old.shares_image(&self.new);
         if !same_image {
             bail!("'{}' and '{}' are not of one volume", self.old, self.new);
         }
