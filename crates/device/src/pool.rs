@@ -316,6 +316,20 @@ impl Pool {
         Some(Arc::clone(&present.block))
     }
 
+    /// Returns the device of a stripe, unless it is missing (POOL-1).
+    pub fn stripe_device(&self, stripe: &ChunkStripe) -> Option<Arc<dyn BlockDevice>> {
+        self.present(stripe)?.block().cloned()
+    }
+
+    /// Returns the devices that are present, with their paths.
+    pub fn present_devices(&self) -> Vec<(PathBuf, Arc<dyn BlockDevice>)> {
+        let table = self.devices.load();
+        let present = table.values().filter_map(|device| device.present.as_ref());
+        present
+            .map(|present| (present.path.clone(), Arc::clone(&present.block)))
+            .collect()
+    }
+
     pub fn chunk_map(&self) -> &ChunkMap {
         &self.chunk_map
     }

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use ubtrfs_format::item::FileKind;
 
 use crate::errno::kind_of;
+use crate::scrub_progress::DeviceScrub;
 
 #[cfg(test)]
 mod tests;
@@ -69,6 +70,8 @@ pub enum Event<'a> {
         /// The kind of the file.
         kind: FileKind,
     },
+    /// The devices of a scrub, several times a second and at the end.
+    Scrub(&'a [DeviceScrub]),
     /// A received subvolume after its last command.
     Finished {
         /// The name of the subvolume.

@@ -14,7 +14,7 @@ use ubtrfs_format::superblock::Superblock;
 
 pub(crate) use join::join;
 pub use join::remove;
-pub use lookup::{RangeCsums, data_csums, has_csums};
+pub use lookup::{RangeCsums, data_csums, data_csums_of, has_csums};
 
 /// The shape of the items of a volume's checksum tree.
 #[derive(Clone, Copy, Debug)]

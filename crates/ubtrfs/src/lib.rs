@@ -199,6 +199,7 @@
 //! - [`Snapshot`]: sending and comparing snapshots. [`StreamDump`] displays streams
 //! - [`scan`]: the volumes on devices, in images and in folders
 //! - [`Checker`]: consistency checks
+//! - [`ScrubOptions`]: verifying and repairing everything that is stored
 //! - [`Mkfs`]: new volumes with a chosen identity and initial contents
 //! - [`Progress`]: the progress of long operations, and their cancellation. `()` ignores it, [`Problems`] collects the
 //!   files that failed
@@ -247,6 +248,7 @@ mod reexports;
 mod removal;
 mod report;
 mod scanning;
+mod scrubbing;
 mod sibling_devices;
 mod snapshot;
 mod subvolume;
@@ -288,6 +290,10 @@ pub use report::{
     SubvolumeQuota,
 };
 pub use scanning::{FoundDevice, FoundVolume, scan, scan_devices, scan_with_siblings};
+pub use scrubbing::{
+    DamageKind, DamagedFile, DamagedRange, DeviceScrub, OpenScrub, ScrubCounts, ScrubDamage,
+    ScrubOptions, ScrubReport,
+};
 pub use sibling_devices::sibling_devices;
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};

@@ -34,7 +34,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         "device",
         &[
             "access block_discard chunk_problem clock device_name discard_geometry errno file_clone lock_table memory_limit \
-             nonblocking parity process random read_errors registration signature thread",
+             nonblocking parity process random read_errors registration scrub_progress signature thread",
             "callers_lock loop_status mark progress uring",
             "loop_device",
             "error",
@@ -138,6 +138,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "run",
         ],
     ),
+    ("maintenance", &["error", "scrub"]),
     (
         "fuse-server",
         &[
@@ -169,7 +170,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "attributes opening paths removal snapshot trees walk",
             "copies disk_usage mkfs new_extents receiving walk_dirs",
             "volume",
-            "discarding report",
+            "discarding report scrubbing",
             "scanning",
         ],
     ),

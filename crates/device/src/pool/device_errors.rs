@@ -126,6 +126,18 @@ impl Pool {
         Some(counts)
     }
 
+    /// Adds errors to the counts of a device, in the order of [`ErrorCounts`].
+    pub fn add_errors(&self, devid: DevId, added: ErrorCounts) {
+        let table = self.devices.load();
+        let Some(device) = table.get(&devid).filter(|_| added != [0; 5]) else {
+            return;
+        };
+        for (count, added) in device.errors.counts.iter().zip(added) {
+            count.fetch_add(added, Ordering::AcqRel);
+        }
+        device.errors.is_unsaved.store(true, Ordering::Release);
+    }
+
     /// Adds the saved counts after the chunk tree was read. Marks devices that are behind the volume as stale
     /// (MISSED-1). For writing, missed commits also count as a generation error.
     pub fn add_saved_errors(&self, saved: &BTreeMap<DevId, ErrorCounts>) {

@@ -9,6 +9,7 @@
 //!   `allow_mirror_repair`, or when `end_mirror_repair` has returned.
 //! - MIRROR-REPAIR-3: nothing else writes the range until the repair ends. The caller of the read guarantees this: it
 //!   keeps the space from being reused, and bytes with a checksum are never overwritten in place.
+//! - MIRROR-REPAIR-4: a member of a row with parity is written by its scrub only, while nothing else writes the volume.
 //!
 //! Locks: `is_allowed` shared during the writes; only device IO under it.
 
@@ -21,7 +22,7 @@ use ubtrfs_format::ids::Logical;
 use super::Pool;
 use super::device_errors::is_told;
 use crate::access::Access;
-use crate::chunk_map::MappedChunk;
+use crate::chunk_map::{MappedChunk, STRIPE_LEN};
 use crate::error::{Attempt, AttemptProblem, DeviceError};
 use crate::nonblocking;
 use crate::stripes::Piece;
@@ -92,6 +93,64 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// Writes `buf` like [`Pool::write_mirror`] if repairs are allowed, and returns whether they are.
+    ///
+    /// # Errors
+    /// As [`Pool::write_mirror`].
+    pub fn repair_mirror(
+        &self,
+        logical: Logical,
+        buf: &[u8],
+        mirror: usize,
+    ) -> Result<bool, DeviceError> {
+        // MIRROR-REPAIR-2: the guard is held until the write is done.
+        let is_allowed = self.mirror_repairs.is_allowed.read();
+        if *is_allowed {
+            self.write_mirror(logical, buf, mirror)?;
+        }
+        Ok(*is_allowed)
+    }
+
+    /// Writes `buf` at `within` bytes into a member of the row that contains `logical`, if repairs are allowed. Returns
+    /// whether they are. The other members are not updated.
+    ///
+    /// The caller guarantees that nothing else writes to the volume (MIRROR-REPAIR-4).
+    ///
+    /// # Errors
+    /// A chunk without parity, or an end outside of the member; a missing device; a failed write.
+    pub fn repair_row_member(
+        &self,
+        logical: Logical,
+        member: usize,
+        within: u64,
+        buf: &[u8],
+    ) -> Result<bool, DeviceError> {
+        nonblocking::check()?;
+        let is_allowed = self.mirror_repairs.is_allowed.read();
+        if !*is_allowed {
+            return Ok(false);
+        }
+        let chunk = self.chunk_map.get(logical)?;
+        let len = buf.len() as u64;
+        if !chunk.has_parity() || within.saturating_add(len) > STRIPE_LEN {
+            return Err(DeviceError::NoCopy { logical });
+        }
+        let row = chunk.row(logical.0 - chunk.logical().0);
+        if member >= row.members {
+            return Err(DeviceError::NoCopy { logical });
+        }
+        let (devid, physical) = chunk.row_place(row, member, within);
+        let piece = Piece {
+            logical,
+            len,
+            stripe: row.stripe(member),
+            devid,
+            physical,
+        };
+        self.write_piece(&chunk, &piece, buf)?;
+        Ok(true)
     }
 
     fn write_piece(

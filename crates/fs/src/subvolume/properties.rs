@@ -164,8 +164,22 @@ impl Subvolumes {
             .inodes
             .reserve_metadata(RootId::ROOT_TREE, EditEstimate::items(1))?;
         let txn = self.inodes.join_transaction(reservation)?;
-        txn.edit_superblock(|edits| edits.device_errors_reset = true);
+        txn.edit_superblock(|edits| edits.device_errors_changed = true);
         Ok(pool.reset_error_counts(devid))
+    }
+
+    /// Adds errors to the counts of devices, durably with the next commit. That commit writes all superblocks, even if
+    /// nothing is added.
+    pub(crate) fn add_device_errors(&self, added: &[(DevId, ErrorCounts)]) -> Result<()> {
+        let reservation = self
+            .inodes
+            .reserve_metadata(RootId::ROOT_TREE, EditEstimate::items(added.len() as u64))?;
+        let txn = self.inodes.join_transaction(reservation)?;
+        txn.edit_superblock(|edits| edits.device_errors_changed = true);
+        for &(devid, counts) in added {
+            self.roots.pool().add_errors(devid, counts);
+        }
+        Ok(())
     }
 
     /// Sets the label of the volume: at most 255 bytes without a NUL.

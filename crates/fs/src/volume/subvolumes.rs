@@ -167,6 +167,12 @@ impl Volume {
         self.subvolumes.reset_device_errors(devid)
     }
 
+    /// Adds errors to the counts of devices, durably with the next commit. That commit writes all copies of the
+    /// superblock, even if nothing is added.
+    pub fn add_device_errors(&self, added: &[(DevId, ErrorCounts)]) -> Result<()> {
+        self.subvolumes.add_device_errors(added)
+    }
+
     /// Sets the label of the volume: at most 255 bytes without a NUL.
     pub fn set_label(&self, label: &[u8]) -> Result<()> {
         self.subvolumes.set_label(label)

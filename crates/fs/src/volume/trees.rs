@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubtrfs_device::Pool;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::superblock::Superblock;
-use ubtrfs_storage::roots::{BlockGroupRecord, Tree};
+use ubtrfs_storage::roots::{BlockGroupRecord, Roots, Tree};
 use ubtrfs_tree::{NodeStore, View};
 
 use super::Volume;
@@ -29,6 +29,11 @@ impl Volume {
     /// Returns the device layer: devices, chunk map, read errors.
     pub fn pool(&self) -> &Pool {
         self.roots.pool()
+    }
+
+    /// Returns the trees by id, for work on the whole volume.
+    pub fn roots(&self) -> &Arc<Roots> {
+        &self.roots
     }
 
     /// Returns the cache of tree blocks for all trees of the volume.

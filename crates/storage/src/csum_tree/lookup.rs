@@ -3,9 +3,10 @@
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::ids::{Logical, RootId, objectid};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::View;
 
 use crate::error::Result;
-use crate::roots::Roots;
+use crate::roots::{Roots, TreeSource};
 
 /// The sums of consecutive sectors. Sectors without a sum are marked as missing.
 #[derive(Debug)]
@@ -19,6 +20,11 @@ impl RangeCsums {
     /// Returns the first sector that has no sum.
     pub fn first_missing(&self) -> Option<usize> {
         self.present.iter().position(|present| !present)
+    }
+
+    /// Returns whether the sector at `index` has a sum.
+    pub fn has(&self, index: usize) -> bool {
+        self.present.get(index).is_some_and(|present| *present)
     }
 
     /// Returns the sums, concatenated.
@@ -38,6 +44,32 @@ impl RangeCsums {
 
 /// Looks up the sums of `sectors` sectors from `logical`, which is aligned to the sector.
 pub fn data_csums(roots: &Roots, logical: Logical, sectors: usize) -> Result<RangeCsums> {
+    let tree = roots.find_tree(RootId::CSUM_TREE)?;
+    lookup(
+        roots,
+        tree.as_ref().map(|tree| &tree.view),
+        logical,
+        sectors,
+    )
+}
+
+/// Looks up sums like [`data_csums`], in a given state of the trees of `roots`.
+pub fn data_csums_of(
+    roots: &Roots,
+    trees: &dyn TreeSource,
+    logical: Logical,
+    sectors: usize,
+) -> Result<RangeCsums> {
+    let view = trees.find_view(RootId::CSUM_TREE)?;
+    lookup(roots, view.as_ref(), logical, sectors)
+}
+
+fn lookup(
+    roots: &Roots,
+    view: Option<&View>,
+    logical: Logical,
+    sectors: usize,
+) -> Result<RangeCsums> {
     let kind = roots.superblock().csum_type();
     let size = kind.size_bytes();
     let sectorsize = roots.sectorsize();
@@ -46,11 +78,11 @@ pub fn data_csums(roots: &Roots, logical: Logical, sectors: usize) -> Result<Ran
         sums: vec![0; sectors * size],
         present: vec![false; sectors],
     };
-    let Some(tree) = roots.find_tree(RootId::CSUM_TREE)? else {
+    let Some(view) = view else {
         return Ok(range);
     };
     let end = logical.0.saturating_add(sectors as u64 * sectorsize);
-    let mut cursor = tree.view.cursor();
+    let mut cursor = view.cursor();
     let from = Key::new(objectid::EXTENT_CSUM, KeyType::EXTENT_CSUM, logical.0);
     let mut more = cursor.seek_floor(&from)? || cursor.seek(&from)?;
     while more {

@@ -20,7 +20,7 @@ pub struct SuperblockEdits {
     /// The log was replayed. Every commit drops the log; this flag only causes a commit.
     pub log_replayed: bool,
     /// Error counts of devices were reset. Every commit saves changed counts; this flag only causes a commit.
-    pub device_errors_reset: bool,
+    pub device_errors_changed: bool,
 }
 
 impl SuperblockEdits {
@@ -40,7 +40,7 @@ impl SuperblockEdits {
             && !self.drops_v1_cache
             && !self.uuid_tree_made
             && !self.log_replayed
-            && !self.device_errors_reset
+            && !self.device_errors_changed
     }
 
     /// Applies the edits to a superblock, whose generation is already set to the transid of the commit.

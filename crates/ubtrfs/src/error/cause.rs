@@ -11,6 +11,7 @@ use ubtrfs_device::progress::Cancelled;
 use ubtrfs_device::{DeviceError, Holder, errno_of, kind_of};
 use ubtrfs_fs::rights::Refused;
 use ubtrfs_fs::{Error as EngineError, OptionError};
+use ubtrfs_maintenance::ScrubError;
 use ubtrfs_mkfs::{FeatureListError, FillError, MkfsError};
 use ubtrfs_stream::{CommandError, DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
 
@@ -43,6 +44,9 @@ pub(crate) enum Cause {
     Fill(#[from] FillError),
     #[error(transparent)]
     Check(#[from] CheckError),
+    /// A scrub, apart from errors of the volume and its devices.
+    #[error(transparent)]
+    Scrub(ScrubError),
     #[error(transparent)]
     Send(#[from] SendError),
     #[error(transparent)]
@@ -113,6 +117,7 @@ impl Cause {
             Cause::Mkfs(error) => error.errno(),
             Cause::Fill(error) => error.errno(),
             Cause::Check(error) => error.errno(),
+            Cause::Scrub(error) => error.errno(),
             Cause::Send(error) => error.errno(),
             Cause::Stream(error) => error.errno(),
             Cause::Receive(error) => error.errno(),
@@ -280,6 +285,16 @@ impl From<Refused> for Cause {
         match refused {
             Refused::Volume(error) => Cause::Engine(error),
             refused => Cause::Refused(refused),
+        }
+    }
+}
+
+impl From<ScrubError> for Cause {
+    fn from(error: ScrubError) -> Cause {
+        match error {
+            ScrubError::Device(error) => error.into(),
+            ScrubError::Engine(error) => Cause::Engine(error),
+            other => Cause::Scrub(other),
         }
     }
 }

@@ -25,6 +25,7 @@ use ubtrfs_fs::{
     BlockGroupType, BuildError, CorruptItem, Error as EngineError, ExtentShape, RefError, RefKey,
     SpaceError, TreeError,
 };
+use ubtrfs_maintenance::ScrubError;
 use ubtrfs_mkfs::{ArchiveError, FillError, MkfsError};
 use ubtrfs_stream::{
     Attribute, CommandError, CommandFault, CommandKind, CorruptFile, DiffError, Fault,
@@ -287,6 +288,14 @@ answers!(archives, ArchiveError, |error| Cause::Fill(FillError::Archive(error)),
     TooMany: ArchiveError::TooMany { max: 1 } => UCLEAN, Kind::InvalidData;
 });
 
+answers!(scrubs, ScrubError, Cause::from, {
+    Device: ScrubError::Device(DeviceError::NoDevice) => INVAL, Kind::InvalidInput;
+    Engine: ScrubError::Engine(EngineError::NotFound) => NOENT, Kind::NotFound;
+    NoDevice: ScrubError::NoDevice(7) => NODEV, Kind::Other;
+    Thread: ScrubError::Thread(broken()) => PIPE, Kind::BrokenPipe;
+    ReadOnly: ScrubError::ReadOnly => ROFS, Kind::ReadOnlyFilesystem;
+});
+
 answers!(checks, CheckError, Cause::Check, {
     Open: CheckError::Open(DeviceError::NoDevice) => INVAL, Kind::InvalidInput;
     SuperblockCopy: CheckError::SuperblockCopy { mirror: 1, source: SuperblockError::Magic } => UCLEAN, Kind::InvalidData;
@@ -442,4 +451,4 @@ answers!(causes, Cause, std::convert::identity, {
     Occupied: Cause::Occupied { path: path(), found: String::new() } => EXIST, Kind::AlreadyExists;
     Zoned: Cause::Zoned => OPNOTSUPP, Kind::Unsupported;
     InvalidOptions: Cause::InvalidOptions("options") => INVAL, Kind::InvalidInput;
-} nested Engine, Refused, Mkfs, Features, Fill, Check, Send, Stream, Receive, Command, Diff, Copy, Unpack, Tar, Option);
+} nested Engine, Refused, Mkfs, Features, Fill, Check, Scrub, Send, Stream, Receive, Command, Diff, Copy, Unpack, Tar, Option);
