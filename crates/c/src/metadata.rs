@@ -1,12 +1,10 @@
 //! Times and file attributes as C structures.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use ubtrfs::{FileKind, Metadata};
+use ubtrfs::{FileKind, FileTime, Metadata};
 
 use crate::failure::{Failure, Result};
-
-const SECOND_NSEC: u32 = 1_000_000_000;
 
 /// A time: seconds since 1970 in UTC, and nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -18,35 +16,16 @@ pub struct ubtrfs_timespec {
 
 impl From<SystemTime> for ubtrfs_timespec {
     fn from(time: SystemTime) -> ubtrfs_timespec {
-        let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-        match time.duration_since(UNIX_EPOCH) {
-            Ok(since) => ubtrfs_timespec {
-                sec: seconds(since),
-                nsec: since.subsec_nanos(),
-            },
-            Err(error) => {
-                let before = error.duration();
-                let nsec = before.subsec_nanos();
-                ubtrfs_timespec {
-                    sec: -seconds(before) - i64::from(nsec > 0),
-                    nsec: (SECOND_NSEC - nsec) % SECOND_NSEC,
-                }
-            }
-        }
+        let FileTime { sec, nsec } = time.into();
+        ubtrfs_timespec { sec, nsec }
     }
 }
 
 impl ubtrfs_timespec {
     pub(crate) fn to_time(self) -> Result<SystemTime> {
-        let seconds = Duration::from_secs(self.sec.unsigned_abs());
-        let whole = match self.sec {
-            0.. => UNIX_EPOCH.checked_add(seconds),
-            _ => UNIX_EPOCH.checked_sub(seconds),
-        };
-        let nsec = Duration::from_nanos(self.nsec.into());
-        let time = whole.and_then(|whole| whole.checked_add(nsec));
-        time.filter(|_| self.nsec < SECOND_NSEC)
-            .ok_or_else(|| Failure::invalid("no such time"))
+        let ubtrfs_timespec { sec, nsec } = self;
+        let time = FileTime { sec, nsec }.to_system_time();
+        time.ok_or_else(|| Failure::invalid("no such time"))
     }
 }
 

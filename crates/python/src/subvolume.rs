@@ -6,12 +6,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ubtrfs::{Access, DirBuilder, FileTimes, Metadata, OpenOptions, ReadDir, XattrMode};
+use ubtrfs::{Access, DirBuilder, FileTime, FileTimes, Metadata, OpenOptions, ReadDir, XattrMode};
 
 use crate::failure::{failed, failed_as};
 use crate::file::File;
@@ -19,7 +19,6 @@ use crate::handle::Handle;
 
 /// The number of entries that are passed to Python at a time.
 const BATCH: usize = 64;
-const SECOND_NSEC: u32 = 1_000_000_000;
 
 /// Seconds and nanoseconds since 1970.
 pub(crate) type Time = (i64, u32);
@@ -32,25 +31,12 @@ pub(crate) type Stat = (
 type Entry = (Vec<u8>, Vec<u8>, u64, (bool, bool, bool), bool);
 
 pub(crate) fn time_of(time: SystemTime) -> Time {
-    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => (seconds(since), since.subsec_nanos()),
-        Err(error) => {
-            let before = error.duration();
-            let nsec = before.subsec_nanos();
-            let seconds = -seconds(before) - i64::from(nsec > 0);
-            (seconds, (SECOND_NSEC - nsec) % SECOND_NSEC)
-        }
-    }
+    let FileTime { sec, nsec } = time.into();
+    (sec, nsec)
 }
 
-fn to_time((seconds, nsec): Time) -> PyResult<SystemTime> {
-    let distance = Duration::from_secs(seconds.unsigned_abs());
-    let whole = match seconds {
-        0.. => UNIX_EPOCH.checked_add(distance),
-        _ => UNIX_EPOCH.checked_sub(distance),
-    };
-    let time = whole.and_then(|whole| whole.checked_add(Duration::from_nanos(nsec.into())));
+fn to_time((sec, nsec): Time) -> PyResult<SystemTime> {
+    let time = FileTime { sec, nsec }.to_system_time();
     time.ok_or_else(|| PyValueError::new_err("no such time"))
 }
 

@@ -401,3 +401,17 @@ pub use ubtrfs_device::progress::StreamCommand;
 /// # }
 /// ```
 pub use ubtrfs_format::item::FileKind;
+
+/// A time in seconds since 1970, negative before, and nanoseconds within the second: the form of `stat(2)`, for programs
+/// that do not use [`SystemTime`](std::time::SystemTime).
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+/// use ubtrfs::FileTime;
+///
+/// let before = UNIX_EPOCH - Duration::from_millis(500);
+/// let time = FileTime::from(before);
+/// assert_eq!((time.sec, time.nsec), (-1, 500_000_000));
+/// assert_eq!(time.to_system_time(), Some(before));
+/// ```
+pub use ubtrfs_format::item::FileTime;
