@@ -47,7 +47,6 @@ pub struct CopyOptions {
     copier: CopierOptions,
     follow: bool,
     contents: bool,
-    umask: u32,
     shown_as: Option<PathBuf>,
 }
 
@@ -61,7 +60,6 @@ impl Default for CopyOptions {
             copier,
             follow: false,
             contents: false,
-            umask: 0,
             shown_as: None,
         }
     }
@@ -127,7 +125,7 @@ impl CopyOptions {
     /// default is 0. Copies on the host use the umask of the process, which is not changed.
     #[must_use]
     pub fn umask(mut self, umask: u32) -> CopyOptions {
-        self.umask = umask;
+        self.copier.umask = umask;
         self
     }
 
@@ -225,10 +223,12 @@ impl Subvolume {
         while at != file && seen.insert(at) {
             at = self.engine.parent(at)?;
         }
-        match at == file {
-            true => Err(Cause::IntoItself),
-            false if id == Some(file) => Err(CopyError::SameFile.into()),
-            false => Ok(()),
+        if at == file {
+            Err(Cause::IntoItself)
+        } else if id == Some(file) {
+            Err(CopyError::SameFile.into())
+        } else {
+            Ok(())
         }
     }
 
@@ -279,8 +279,7 @@ impl Subvolume {
         progress: &mut dyn Progress,
     ) -> Caused<()> {
         let _entered = self.engine.enter();
-        let destination = ToVolume::new(&self.engine, options.copier.preserve, options.umask)
-            .strict_attributes(options.copier.strict_attributes);
+        let destination = ToVolume::new(&self.engine, options.copier);
         let top = Top {
             dir,
             shown: options.shown_top(to),

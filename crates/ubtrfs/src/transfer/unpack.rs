@@ -20,7 +20,7 @@ use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames
 use crate::damage::kind_of_error;
 use crate::escaped::Escaped;
 use crate::host_owners::HostOwners;
-use crate::transfer::copy::{Attributes, CopyError, Destination, ToVolume};
+use crate::transfer::copy::{Attributes, CopyError, CopyOptions, Destination, ToVolume};
 use crate::transfer::file_data::READ_BYTES;
 
 #[cfg(test)]
@@ -165,11 +165,16 @@ impl<'a> Unpacker<'a> {
         progress: &'a mut dyn Progress,
     ) -> Unpacker<'a> {
         let shown_top = shown_top.strip_suffix(b"/").unwrap_or(shown_top);
+        let options = CopyOptions {
+            preserve: true,
+            umask,
+            ..CopyOptions::default()
+        };
         Unpacker {
             volume,
             top,
             shown_top: shown_top.to_vec(),
-            destination: ToVolume::new(volume, true, umask),
+            destination: ToVolume::new(volume, options),
             watch: Watch::new(progress),
             times: HashMap::new(),
             has_kept_times: false,

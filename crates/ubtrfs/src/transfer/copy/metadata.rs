@@ -58,11 +58,10 @@ const UMASK_OF_THE_OWNER_ALONE: u32 = 0o077;
 /// Sets the metadata of copies on the host.
 #[derive(Debug)]
 pub(super) struct MetadataSetter {
-    preserve: bool,
+    options: CopyOptions,
     is_root: bool,
     /// The bits to clear in copies whose modes are not preserved.
     umask: u32,
-    strict_attributes: bool,
     /// Attributes that the destination does not support.
     left_out: LeftOut,
     /// Whether it was reported that only root may set some attributes.
@@ -73,13 +72,11 @@ impl MetadataSetter {
     /// Creates a setter. It does not change the umask of the process, since other threads create files with it: each
     /// mode is set explicitly after creation.
     pub(super) fn new(options: CopyOptions) -> MetadataSetter {
-        let preserve = options.preserve;
         MetadataSetter {
-            preserve,
-            strict_attributes: options.strict_attributes,
+            options,
             left_out: LeftOut::default(),
             is_root: rustix::process::geteuid().is_root(),
-            umask: if preserve { 0 } else { process_umask() },
+            umask: if options.preserve { 0 } else { process_umask() },
             reported_forbidden: false,
         }
     }
@@ -92,7 +89,7 @@ impl MetadataSetter {
     ) -> Vec<MetadataError> {
         let mut problems = Vec::new();
         let mut mode = attributes.file.mode & 0o7777;
-        if self.preserve {
+        if self.options.preserve {
             mode &= !self.owner(&fd, attributes, &mut problems);
         } else {
             mode = mode & 0o777 & !self.umask;
@@ -100,7 +97,7 @@ impl MetadataSetter {
         if attributes.kind != FileKind::Symlink {
             self.mode(&fd, handle, mode, &mut problems);
         }
-        if self.preserve {
+        if self.options.preserve {
             for (name, value) in &attributes.xattrs {
                 self.xattr(&fd, attributes.kind, (name, value), &mut problems);
             }
@@ -168,7 +165,7 @@ impl MetadataSetter {
         if errno == Errno::NOTSUP && name.starts_with(b"btrfs.") {
             return;
         }
-        if !self.strict_attributes && cannot_exist(errno, kind, name) {
+        if !self.options.strict_attributes && cannot_exist(errno, kind, name) {
             self.left_out.add(name);
             return;
         }

@@ -49,4 +49,6 @@ pub(crate) struct CopyOptions {
     pub(crate) sparse: Sparse,
     /// Whether an attribute that the destination cannot have is a problem.
     pub(crate) strict_attributes: bool,
+    /// The permissions to clear in new files of a volume if modes are not preserved.
+    pub(crate) umask: u32,
 }

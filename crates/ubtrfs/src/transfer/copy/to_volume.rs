@@ -15,6 +15,7 @@ use super::CopyError;
 use super::attributes::Attributes;
 use super::dest::DestError;
 use super::destination::Destination;
+use super::options::CopyOptions;
 use crate::escaped::Escaped;
 use crate::transfer::walk::is_component;
 
@@ -29,31 +30,18 @@ const PRIVATE: u32 = 0o700;
 #[derive(Debug)]
 pub(crate) struct ToVolume<'v> {
     volume: &'v Volume,
-    /// Whether to preserve mode, owner, times and attributes.
-    preserve: bool,
-    umask: u32,
-    strict_attributes: bool,
+    options: CopyOptions,
     /// Attributes of NAS makers.
     left_out: LeftOut,
 }
 
 impl<'v> ToVolume<'v> {
-    /// Creates the destination. `preserve` means to keep mode, owner, times and attributes. `umask` has the permissions
-    /// to clear in new files.
-    pub(crate) fn new(volume: &'v Volume, preserve: bool, umask: u32) -> ToVolume<'v> {
+    pub(crate) fn new(volume: &'v Volume, options: CopyOptions) -> ToVolume<'v> {
         ToVolume {
             volume,
-            preserve,
-            umask,
-            strict_attributes: false,
+            options,
             left_out: LeftOut::default(),
         }
-    }
-
-    /// Sets whether an attribute of a NAS maker is a problem. By default such attributes are left out and counted.
-    pub(crate) fn strict_attributes(mut self, strict: bool) -> ToVolume<'v> {
-        self.strict_attributes = strict;
-        self
     }
 
     fn make(&self, dir: FileId, name: &[u8], new: &NewInode<'_>) -> Result<FileId, CopyError> {
@@ -63,13 +51,13 @@ impl<'v> ToVolume<'v> {
     /// Drafts a new inode of the kind of the original.
     fn new_inode<'a>(&self, attributes: &Attributes) -> NewInode<'a> {
         let format = attributes.file.mode & !0o7777;
-        let permissions = if self.preserve {
+        let permissions = if self.options.preserve {
             attributes.file.mode & PRIVATE
         } else {
             attributes.file.mode & PERMISSIONS
         };
         NewInode {
-            umask: self.umask,
+            umask: self.options.umask,
             rdev: attributes.file.device.to_inode(),
             ..NewInode::with_mode(format | permissions)
         }
@@ -96,7 +84,7 @@ impl<'v> ToVolume<'v> {
 
     fn keep_all(&mut self, id: FileId, attributes: &Attributes) -> Vec<CopyError> {
         let mut problems = Vec::new();
-        if !self.preserve {
+        if !self.options.preserve {
             return problems;
         }
         let mut owner = SetAttr {
@@ -128,7 +116,7 @@ impl<'v> ToVolume<'v> {
         for (name, value) in &attributes.xattrs {
             match self.volume.set_xattr(id, name, value, XattrMode::Any) {
                 Err(Error::XattrNamespace) if !Marks::of_xattr(name).is_empty() => {
-                    if self.strict_attributes {
+                    if self.options.strict_attributes {
                         kept(
                             &format!("attribute {}", Escaped(name)),
                             Err(Error::XattrNamespace),
@@ -192,7 +180,7 @@ impl Destination for ToVolume<'_> {
                 Err(CopyError::SameFile)
             }
             // Like a shell's redirection: owner, mode and names stay.
-            Some((id, FileKind::Regular)) if !self.preserve => {
+            Some((id, FileKind::Regular)) if !self.options.preserve => {
                 self.volume.truncate(id, 0).map_err(CopyError::Make)?;
                 Ok(id)
             }

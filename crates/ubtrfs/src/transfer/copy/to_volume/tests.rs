@@ -50,7 +50,12 @@ fn copy_inherits_no_acl_that_the_original_lacks() {
     engine
         .set_xattr(root, acl::DEFAULT, &acl, XattrMode::Any)
         .unwrap();
-    let mut destination = ToVolume::new(engine, true, 0o022);
+    let options = CopyOptions {
+        preserve: true,
+        umask: 0o022,
+        ..CopyOptions::default()
+    };
+    let mut destination = ToVolume::new(engine, options);
 
     let plain = attributes(0o100_640, Vec::new());
     let file = destination.file(&root, b"plain", &plain, None).unwrap();
