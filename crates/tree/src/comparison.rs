@@ -580,13 +580,15 @@ impl Side {
             && let Some(end) = self.left_out.end(key)
         {
             let node = level.block.node();
-            let count = match node.is_leaf() {
-                true => match node.search(&end) {
+            let count = if node.is_leaf() {
+                match node.search(&end) {
                     Ok(last) => last + 1 - level.slot,
                     Err(behind) => behind - level.slot,
-                },
-                false if self.left_out.has_all(key, level.bound_of(level.slot)) => 1,
-                false => return,
+                }
+            } else if self.left_out.has_all(key, level.bound_of(level.slot)) {
+                1
+            } else {
+                return;
             };
             self.pass(count);
         }

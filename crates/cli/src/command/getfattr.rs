@@ -49,10 +49,12 @@ struct FileJson {
 
 impl Getfattr {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let mut list = match console.is_json() {
-            true if self.only_values => bail!("--only-values has no JSON"),
-            true => Some(JsonList::start(&mut console.out, "getfattr")?),
-            false => None,
+        let mut list = if !console.is_json() {
+            None
+        } else if self.only_values {
+            bail!("--only-values has no JSON")
+        } else {
+            Some(JsonList::start(&mut console.out, "getfattr")?)
         };
         for location in &self.locations {
             let read = self.read(location);

@@ -157,10 +157,14 @@ fn operand_help(arg: &Arg) -> Option<&'static str> {
 
 /// Adds to the help which commands also work on mounts.
 fn with_mounts(command: clap::Command) -> clap::Command {
-    command.mut_subcommands(|group| match control::GROUPS.contains(&group.get_name()) {
-        true if group.has_subcommands() => group.mut_subcommands(with_mount),
-        true => with_mount(group),
-        false => group,
+    command.mut_subcommands(|group| {
+        if !control::GROUPS.contains(&group.get_name()) {
+            group
+        } else if group.has_subcommands() {
+            group.mut_subcommands(with_mount)
+        } else {
+            with_mount(group)
+        }
     })
 }
 

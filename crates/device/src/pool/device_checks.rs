@@ -189,13 +189,15 @@ impl Pool {
                 && found.fsid == self.superblock.fsid
                 && found.dev_item.uuid == item.uuid;
             let generation = found.generation.get();
-            let change = match is_own {
-                false => SuperblockChange::Replaced,
-                true if generation > known => SuperblockChange::Newer {
+            let change = if !is_own {
+                SuperblockChange::Replaced
+            } else if generation > known {
+                SuperblockChange::Newer {
                     found: generation,
                     known,
-                },
-                true => continue,
+                }
+            } else {
+                continue;
             };
             let path = path.to_owned();
             return Err(DeviceError::Changed { path, change });

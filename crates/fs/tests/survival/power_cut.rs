@@ -78,10 +78,12 @@ impl Survivor {
         check_after_cut(&devices)?;
         let had_log = has_log(&devices);
         let opened = Engine::open(&devices, options);
-        let opened = match recover_superblocks(&devices) {
-            true if opened.is_ok() => return Err("opened with a torn superblock".to_owned()),
-            true => Engine::open(&devices, options),
-            false => opened,
+        let opened = if !recover_superblocks(&devices) {
+            opened
+        } else if opened.is_ok() {
+            return Err("opened with a torn superblock".to_owned());
+        } else {
+            Engine::open(&devices, options)
         };
         let engine = opened.map_err(|error| error.to_string())?;
         Ok(Survivor {

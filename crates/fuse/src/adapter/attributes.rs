@@ -71,14 +71,15 @@ impl<S: Source> Adapter<S> {
             // truncate(2) to the current size changes no time. ftruncate(2) does, and so does O_TRUNC, which looks like
             // truncate(2) to 0.
             let is_taken_back = self.appends.take_back(id, size)?;
-            match !is_taken_back
-                && size != 0
+            if is_taken_back {
+                volume.take_back_to(id, size).map_err(errno)?;
+            } else if size != 0
                 && handle.is_none()
                 && self.source.inode(id)?.attr.size_bytes == size
             {
-                true => self.may_write(id)?,
-                false if is_taken_back => volume.take_back_to(id, size).map_err(errno)?,
-                false => self.resize(volume, id, handle, size)?,
+                self.may_write(id)?;
+            } else {
+                self.resize(volume, id, handle, size)?;
             }
         }
         let bearer = if takes_rights(change) {

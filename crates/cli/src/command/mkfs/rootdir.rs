@@ -273,10 +273,12 @@ impl Rootdir<'_> {
     /// Adds these files and options to the volume. The files are opened before any target is opened for
     /// writing.
     pub(super) fn fill(&self, mkfs: Mkfs, targets: &[Target]) -> anyhow::Result<Mkfs> {
-        let growth = match targets.iter().all(Target::is_image) {
-            false => Growth::Never,
-            true if targets.iter().all(|target| target.may_have_any_size) => Growth::Freely,
-            true => Growth::IfNeeded,
+        let growth = if !targets.iter().all(Target::is_image) {
+            Growth::Never
+        } else if targets.iter().all(|target| target.may_have_any_size) {
+            Growth::Freely
+        } else {
+            Growth::IfNeeded
         };
         let mut mkfs = if self.is_folder {
             mkfs.fill_from(&self.path)

@@ -63,10 +63,12 @@ impl Found {
             return Ok(Found::Elsewhere);
         }
         if is_kernels {
-            return Ok(Found::Kernels(match missing.as_os_str().is_empty() {
-                true if kind.is_dir() => Kind::Directory,
-                true => Kind::File,
-                false => Kind::Nothing,
+            return Ok(Found::Kernels(if !missing.as_os_str().is_empty() {
+                Kind::Nothing
+            } else if kind.is_dir() {
+                Kind::Directory
+            } else {
+                Kind::File
             }));
         }
         let Ok(below) = there.strip_prefix(&entry.mountpoint) else {
