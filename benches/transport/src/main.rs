@@ -24,7 +24,7 @@ use self::goals::Plan;
 use self::instant::Manners;
 use self::phases::Phase;
 
-/// Measures what a mount costs.
+/// Measures the costs of a mount.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -64,7 +64,7 @@ enum What {
         #[command(flatten)]
         crowd: Crowd,
     },
-    /// How late answers come while others want the CPUs
+    /// Latency of answers while other threads compete for the CPUs
     Contended {
         #[command(flatten)]
         crowd: Crowd,

@@ -22,13 +22,13 @@ const LARGE_READS: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Phase {
-    /// A directory of many files, after the kernel has dropped what it knew of them.
+    /// A directory of many files, after the kernel has dropped them from its caches.
     List,
     /// Once more.
     ListAgain,
     Create,
     Stat,
-    /// `Stat` for the birth time, too: Linux asks a FUSE server for that of each file once.
+    /// `Stat` with the birth time, which Linux requests from a FUSE server once for each file.
     Statx,
     Rename,
     Write,

@@ -1,6 +1,6 @@
 //! Facts about extents, from the extent tree on one side and from all trees on the other.
 //!
-//! Both sides state which tree blocks exist and what refers to each extent. The first pass only compares the sides as
+//! Both sides state which tree blocks exist and which references each extent has. The first pass only compares the sides as
 //! sums. A second pass records the facts of the buckets that differ, sorts them and compares them one by one
 //! (`references`).
 //!
@@ -160,7 +160,7 @@ impl Facts {
         Ok(())
     }
 
-    /// Adds the facts that a block exists and what it refers to. If `is_full`, the block itself is the parent of its
+    /// Adds the existence of a block and its references as facts. If `is_full`, the block itself is the parent of its
     /// references, otherwise they belong to the tree that owns the block.
     pub(crate) fn tell_block(
         &mut self,

@@ -1,6 +1,6 @@
 //! Checks of a log that was not replayed yet, from the viewpoint of the replay.
 //!
-//! Blocks of a log are checked like those of other trees, and their space must not belong to another tree. The items
+//! Blocks of a log are checked like blocks of other trees, and their space must not belong to another tree. The items
 //! of an inode must be consistent with the last commit, and the names in the log with each other. Logged data must
 //! have checksums.
 //!

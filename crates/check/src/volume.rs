@@ -97,8 +97,8 @@ impl CheckedVolume {
         Ok(())
     }
 
-    /// Finds a readable root tree among the backups. Backups with the loaded chunk tree come first, because others
-    /// may need different chunks.
+    /// Finds a readable root tree among the backups. Backups with the loaded chunk tree are tried first, because
+    /// others may need different chunks.
     fn backup_tree_root(&self) -> Option<TreeRoot> {
         let is_of_chunk_root = |backup: &&RootBackup| backup_chunk_root(backup) == self.chunk_root;
         let (first, then): (Vec<_>, Vec<_>) = self.backups.iter().partition(is_of_chunk_root);
@@ -123,7 +123,7 @@ impl CheckedVolume {
         self.read_block(&expect).is_some()
     }
 
-    /// Reads a root of which only the address is known.
+    /// Reads a root by its address alone.
     fn root_at(&self, tree: RootId, bytenr: Logical) -> Result<TreeRoot, CheckError> {
         let expect = Expect {
             owner: Some(tree),
@@ -233,8 +233,8 @@ fn chosen_superblock(pool: &Pool, options: &CheckOptions) -> Result<Box<Superblo
     Ok(block)
 }
 
-/// Returns the backups with plausible fields. Older transactions come first, newest first among them, because the
-/// current roots need no backup. `btrfs check -b` uses the first of these.
+/// Returns the backups with plausible fields. Backups of the current roots are last, because these need no backup. The
+/// others are sorted from new to old. `btrfs check -b` uses the first of these.
 fn sane_backups(superblock: &Superblock) -> Vec<RootBackup> {
     let sectorsize = u64::from(superblock.sectorsize.get());
     let newest = superblock.generation.get();

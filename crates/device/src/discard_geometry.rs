@@ -15,7 +15,7 @@ pub(crate) const MIN_GRANULARITY: u64 = 4 << 10;
 const MAX_FILE_GRANULARITY: u64 = 1 << 20;
 /// A file accepts no writes during a hole punch, so that large ranges are split.
 const MAX_HOLE_BYTES: u64 = 256 << 20;
-/// Limits the latency of a request on a block device to about that of other long requests.
+/// Limits the latency of a request on a block device to about the latency of other long requests.
 const MAX_REQUEST_BYTES: u64 = 1 << 30;
 
 /// Granularity and maximum size of a device's discards, in bytes.

@@ -1,6 +1,6 @@
 //! The errno of errors of the system, and the kind that the standard library has for an errno.
 //!
-//! Each error type of the layers has its `errno()` beside it. Not here: which errno an error of ours is.
+//! Not here: the errno of each error, which is the method `errno` of its type.
 
 use std::io::{self, ErrorKind as Kind};
 
@@ -39,7 +39,7 @@ pub fn errno_of(error: &io::Error) -> Errno {
     }
 }
 
-/// Returns the kind that `std::io` has for an errno, or the nearest kind where it has none.
+/// Returns the kind that `std::io` has for an errno, or the nearest one.
 pub fn kind_of(errno: Errno) -> Kind {
     match errno {
         Errno::UCLEAN => Kind::InvalidData,

@@ -104,7 +104,7 @@ impl VolArgs {
         Ok(args)
     }
 
-    /// Returns the argument that stands for all devices: an empty path.
+    /// Returns the argument for all devices: an empty path.
     fn all() -> VolArgs {
         VolArgs {
             fd: 0,

@@ -112,7 +112,7 @@ impl DeviceSuperblocks {
 
     /// Returns the superblock of `device`, the device that the copies were read from (COPIES-2).
     ///
-    /// Errors: there is none; the error has the actual contents of the device, and a valid copy if one exists.
+    /// Errors: no copy is usable. The error has the actual contents of the device, and a valid copy if one exists.
     pub fn require(
         &self,
         device: &dyn BlockDevice,

@@ -104,7 +104,7 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// Expects a block of which only the address is known.
+    /// Expects only the address.
     pub fn at(bytenr: Logical) -> Expect {
         Expect {
             bytenr,

@@ -86,7 +86,7 @@ impl Error {
         self.0.cause.kind()
     }
 
-    /// Returns the errno that Linux has for the same failure. A failure that Linux has none for is `EIO`.
+    /// Returns the errno that Linux has for the same failure. A failure without an errno in Linux is `EIO`.
     ///
     /// ```
     /// use ubtrfs::Volume;

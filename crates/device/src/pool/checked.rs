@@ -470,7 +470,7 @@ fn run_first_pass(reads: &mut [CheckedRead<'_>], passes: &mut [FirstPass]) {
     run_batches(&mut batches.into_values().collect::<Vec<_>>());
 }
 
-/// Executes batches of reads. Those of files are queued together, so that all devices work in parallel.
+/// Executes batches of reads. Batches of files are queued together, so that all devices work in parallel.
 fn run_batches(batches: &mut [Batch<'_>]) {
     let mut requests = Vec::new();
     for batch in batches.iter_mut() {

@@ -282,8 +282,8 @@ impl Files {
         Err(Error::NoSpace)
     }
 
-    /// Returns the bytes to reserve for the sectors that the range cuts. A file that grows also needs those
-    /// of its last sector.
+    /// Returns the bytes to reserve for the sectors that the range cuts. A file that grows also needs the
+    /// bytes of its last sector.
     fn small_bytes(
         &self,
         inode: &Inode,

@@ -5,10 +5,10 @@ use ubtrfs_device::clock;
 use super::{Discard, DiscardMode};
 
 impl Discard {
-    /// Discards the regions that are still waiting until the time limit, without pauses, the longest regions of each
-    /// group first. Only covers space that was freed since the volume was opened.
+    /// Discards waiting regions without pauses until the time limit, the longest regions of each group first. Only space
+    /// that was freed since the volume was opened is covered.
     ///
-    /// The caller has made its last commit, and stopped the background.
+    /// The caller has made its last commit, and stopped the background discard.
     pub fn finish(&self) {
         if self.mode() != DiscardMode::Async || !self.is_possible() || self.at_close.is_zero() {
             return;

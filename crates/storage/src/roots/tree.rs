@@ -3,7 +3,7 @@
 //! Invariants
 //! - TREE-1: a tree of a writable volume is one object while it has users or uncommitted edits. Its delta is in this
 //!   object only.
-//! - TREE-2: the root item in memory is authoritative for a writable volume. The item in the root tree is that of the
+//! - TREE-2: the root item in memory is authoritative for a writable volume. The item in the root tree is as of the
 //!   last commit, and only commits write it.
 //! - TREE-3: a deleted subvolume remains usable while any of its inodes is held. After the last hold is released, no
 //!   inode of it can be held again. Only then are its blocks freed.

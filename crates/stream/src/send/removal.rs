@@ -128,7 +128,7 @@ impl Job<'_> {
                 };
                 let left = children.get(parent)?.saturating_sub(1);
                 children.set(parent, left)?;
-                // Otherwise the parent's turn in the list is still to come.
+                // Otherwise the list has the parent later.
                 next = (left == 0 && parent < ino).then_some(parent);
             }
         }

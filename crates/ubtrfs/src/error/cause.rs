@@ -144,7 +144,7 @@ impl Cause {
     }
 
     /// Returns the kind that `std::io` has for the errno. Damaged content, files without btrfs and input that ends
-    /// early have kinds of their own, which Linux does not tell apart.
+    /// early have kinds of their own, which Linux does not distinguish.
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
             Cause::Named(error) => error.kind(),

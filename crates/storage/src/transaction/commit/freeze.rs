@@ -1,6 +1,6 @@
-//! The freeze: the edits of the running transaction are set apart, and the next transaction begins.
+//! The freeze: the edits of the running transaction become immutable, and the next transaction begins.
 //!
-//! While the guard is held, there are only pointer swaps, one for each edited tree.
+//! The guard is held only for pointer swaps, one for each edited tree.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl<'v> Commit<'v> {
             }
             let next = RunningTransaction::new(Transid(running.running().transid.0 + 1));
             let old = running.replace(next);
-            // Before operations can join again, so that no sum of the reservations misses the frozen edits
+            // Operations must not join before this. Otherwise a sum of the reservations could miss the frozen edits
             // (RESERVATION-1).
             manager.reservations.freeze(old.counts());
             manager.logs.freeze();

@@ -250,7 +250,7 @@ impl MetadataReservations {
     }
 
     /// Reserves space for the cleaner in the commit in progress, in addition to the commit's `counts`. Returns the
-    /// number of references that it may drop: at most `most`, at least those of a leaf. Returns None if there is no
+    /// number of references that it may drop: at most `most`, at least as many as a leaf has. Returns None if there is no
     /// space.
     pub(in crate::transaction) fn reserve_for_cleaner(
         &self,

@@ -11,7 +11,7 @@ use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size};
 
 use super::estimate::EditCounts;
 
-/// An edit touches a leaf, which may split, and thereby a leaf of the extent tree and one of the free-space tree.
+/// An edit touches a leaf, which may split. This changes a leaf of the extent tree and one of the free-space tree.
 const BLOCKS_PER_EDIT: u64 = 4;
 /// Blocks on the paths from the roots of all trees.
 const PATHS: u64 = 48;
