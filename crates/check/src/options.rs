@@ -27,7 +27,7 @@ pub struct CheckOptions {
     /// Folder for records that exceed the memory; None for the folder that [`ScratchDir`] chooses for the volume.
     ///
     /// [`ScratchDir`]: ubtrfs_spill::ScratchDir
-    pub spill_dir: Option<PathBuf>,
+    pub scratch_dir: Option<PathBuf>,
 }
 
 impl Default for CheckOptions {
@@ -42,7 +42,7 @@ impl Default for CheckOptions {
             tree_root: None,
             chunk_root: None,
             scan: Vec::new(),
-            spill_dir: None,
+            scratch_dir: None,
         }
     }
 }

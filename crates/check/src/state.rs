@@ -357,7 +357,7 @@ impl<'a> State<'a> {
 
 /// Returns the folder of the options, or the one for the images of the volume.
 fn scratch_dir(volume: &CheckedVolume, options: &CheckOptions) -> ScratchDir {
-    match &options.spill_dir {
+    match &options.scratch_dir {
         Some(folder) => ScratchDir::named(folder),
         None => {
             let devices = volume.pool().devices().into_iter();

@@ -25,8 +25,8 @@ const LEAST_MEMORY_BYTES: u64 = 16 << 20;
 /// ```
 pub use ubtrfs_check::Severity;
 
-/// Checks a volume that is not being written to, as `ubtrfs check` does. The check only reads, and shares no code with
-/// the writer. Memory use does not depend on the size of the volume.
+/// Checks a volume that is not being written to, as `ubtrfs check` does. The check only reads. Above single trees it
+/// shares no code with the writer. Memory use does not depend on the size of the volume.
 ///
 /// ```
 /// use ubtrfs::{Checker, Volume};
@@ -124,18 +124,18 @@ impl Checker {
         self
     }
 
-    /// Sets the memory limit of buffers and caches.
+    /// Sets the memory limit of buffers and caches, in bytes. [`Checker::new`] has the default.
     #[must_use]
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Checker {
         self.memory_bytes = Some(memory_bytes);
         self
     }
 
-    /// Sets the folder for records that exceed the memory limit. The default is `TMPDIR`, or otherwise
-    /// the folder of an image, `/var/tmp` or `/tmp`. Folders that are read-only or in memory are skipped.
+    /// Sets the folder for records that exceed the memory limit. The default is `TMPDIR`. If that is not set, it is the
+    /// folder of an image, `/var/tmp` or `/tmp`: the first that is writable and not in memory.
     #[must_use]
-    pub fn spill_dir(mut self, folder: impl Into<PathBuf>) -> Checker {
-        self.options.spill_dir = Some(folder.into());
+    pub fn scratch_dir(mut self, folder: impl Into<PathBuf>) -> Checker {
+        self.options.scratch_dir = Some(folder.into());
         self
     }
 

@@ -207,11 +207,11 @@ fn newest_by_id<'f>(found: &[&'f Found]) -> BTreeMap<u64, &'f Found> {
     by_id
 }
 
-/// Returns the description in the superblocks, which works for a volume in use.
 fn made_by(superblock: &Superblock) -> Option<String> {
     MadeBy::of(superblock).map(|made_by| made_by.to_string())
 }
 
+/// Returns the description in the superblocks, which works for a volume in use.
 fn described(own: &BTreeMap<u64, &Found>, newest: &Found) -> FoundVolume {
     let superblock = &newest.superblock;
     FoundVolume {
