@@ -705,7 +705,8 @@ void ubtrfs_mkfs_options_free(struct ubtrfs_mkfs_options *options);
  * - "uuid": a UUID. Sets the UUID of the volume, which must be unique. The default is a random UUID.
  * - "data": single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5 or raid6. Sets the profile of data. The default
  *   depends on the number of devices.
- * - "metadata": single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5 or raid6. Sets the profile of metadata.
+ * - "metadata": single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5 or raid6. Sets the profile of metadata. The
+ *   default depends on the number of devices.
  * - "checksum": crc32c, xxhash, sha256 or blake2. Sets the checksum algorithm. The default is crc32c.
  * - "node_size": a number of bytes. Sets the size of a tree block. The default is 16 KiB.
  * - "sector_size": a number of bytes. Sets the size of a data block. The default is 4 KiB.
@@ -715,13 +716,21 @@ void ubtrfs_mkfs_options_free(struct ubtrfs_mkfs_options *options);
  *   not.
  * - "source_date_epoch": seconds since 1970. Uses this time as the current time: then the same options and files
  *   produce the same volume, byte for byte. No file has a later time. An empty volume also needs a UUID for that.
- * - "subvolumes": a path. Turns a directory of the initial contents into a subvolume. The path is relative to the
- *   contents. Each call adds one.
- * - "read_only_subvolumes": a path. Turns a directory of the initial contents into a read-only subvolume. Each call
- *   adds one.
+ * - "subvolumes": a path, added to earlier ones. Turns a directory of the initial contents into a subvolume. The path
+ *   is relative to the contents.
+ * - "read_only_subvolumes": a path, added to earlier ones. Turns a directory of the initial contents into a read-only
+ *   subvolume.
+ * - "owner": UID:GID. Sets the owner of all initial files. The default is their own.
  * - "root_owner": UID:GID. Sets the owner of the root directory of a volume without initial contents. The default is
  *   0:0.
+ * - "dense": a path, added to earlier ones. Writes out the holes of an initial file, or of all files in a directory, as
+ *   zeros.
+ * - "reflink": true or false. Makes an image share blocks with the initial files, if both are on a file system that
+ *   supports this.
+ * - "growth": never, if_needed or freely. Sets whether images may grow to hold the initial contents. The default is
+ *   never.
  * - "shrink": true or false. Truncates a filled volume to the minimum size at which it is still writable.
+ * - "scratch_dir": a path. Sets the folder for temporary files while a volume is filled.
  * - "discard_before": true or false. Discards the contents of devices before creating a volume on them, as mkfs.btrfs
  *   does. The default is false.
  * - "force": true or false. Allows ubtrfs_volume_format to overwrite existing data.
@@ -752,8 +761,8 @@ void ubtrfs_check_options_free(struct ubtrfs_check_options *options);
  * Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
  *
  * - "read_data": true or false. Reads all data of every mirror as well, and verifies its checksums.
- * - "memory_bytes": a number of bytes. Sets the memory limit for the records of a check. Further records go to a
- *   temporary file. The default is 256 MiB.
+ * - "memory_bytes": a number of bytes. Sets the memory limit for buffers and caches. Further records go to a temporary
+ *   file. The default is 256 MiB, or a third of the memory that the process may use if that is less.
  * - "max_issues": a number. Sets the number of issues that are passed to the callback. The default is 1000. All issues
  *   are counted.
  * - "scan": a path. Adds a file or a folder to the search for other devices, as for opening.
@@ -921,9 +930,9 @@ int ubtrfs_volume_statistics(const struct ubtrfs_volume *volume,
                              struct ubtrfs_statistics *statistics);
 
 /**
- * Checks a volume that no program writes to. The check only reads, and shares no code with the writer. `flags` is 0 or
- * UBTRFS_CHECK_DATA. The callback may be NULL; it receives the first 1000 issues. If it ends the list, its result is
- * returned. A damaged volume is not an error of the function.
+ * Checks a volume that no program writes to. The check only reads. Above single trees it shares no code with the writer.
+ * `flags` is 0 or UBTRFS_CHECK_DATA. The callback may be NULL; it receives the first 1000 issues. If it ends the list,
+ * its result is returned. A damaged volume is not an error of the function.
  */
 int ubtrfs_check(const char *image,
                  unsigned int flags,
@@ -1270,6 +1279,8 @@ void ubtrfs_transfer_options_free(struct ubtrfs_transfer_options *options);
  *
  * - "preserve": true or false. Sets whether copies preserve owners, modes, times, extended attributes and hard links.
  *   The default is true. With false an existing file is overwritten, and keeps its owner and mode.
+ * - "strict_attributes": true or false. Reports each attribute that the destination cannot have as a problem. By
+ *   default such attributes are left out.
  * - "follow": true or false. Copies the target of a symbolic link if the source path is one. Symbolic links below it
  *   are always copied as links.
  * - "contents": true or false. Copies the contents of a directory into an existing one. The error is -ENOTDIR if either
@@ -1302,6 +1313,8 @@ void ubtrfs_receive_options_free(struct ubtrfs_receive_options *options);
  *
  * - "force_decompress": true or false. Decompresses data that is compressed in the stream, and stores it like other
  *   data.
+ * - "strict_attributes": true or false. Fails at attributes of NAS makers, which no other system has. By default they
+ *   are left out.
  * - "all_streams": true or false. Receives all concatenated streams. By default nothing after the first stream is read.
  */
 int ubtrfs_receive_options_set(struct ubtrfs_receive_options *options,

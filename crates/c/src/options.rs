@@ -2,11 +2,9 @@
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::mem;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::time::{Duration, UNIX_EPOCH};
 
-use ubtrfs::{Access, Builder, Checker, CsumType, Mkfs, MkfsOptions, OPEN_OPTIONS, Profile, Uuid};
+use ubtrfs::{Builder, Checker, MKFS_OPTIONS, Mkfs, OPEN_OPTIONS};
 
 use crate::arguments::{handle_alone, handle_place, take_back, text};
 use crate::failure::{Failure, Result, status};
@@ -21,13 +19,7 @@ pub struct ubtrfs_open_options {
 /// Options for creating a volume. The defaults are the same as for ubtrfs_volume_create.
 #[derive(Debug, Default)]
 pub struct ubtrfs_mkfs_options {
-    options: MkfsOptions,
-    uuid: Option<Uuid>,
-    contents: Option<PathBuf>,
-    source_date_epoch: Option<u64>,
-    subvolumes: Vec<(PathBuf, Access)>,
-    discard: bool,
-    shrink: bool,
+    mkfs: Mkfs,
     pub(crate) force: bool,
     pub(crate) listener: Listener,
 }
@@ -52,20 +44,7 @@ impl ubtrfs_open_options {
 
 impl ubtrfs_mkfs_options {
     pub(crate) fn mkfs(&self) -> Mkfs {
-        let mut mkfs = Mkfs::new(self.options.clone());
-        if let Some(uuid) = self.uuid {
-            mkfs = mkfs.uuid(uuid);
-        }
-        if let Some(contents) = &self.contents {
-            mkfs = mkfs.fill_from(contents);
-        }
-        if let Some(seconds) = self.source_date_epoch {
-            mkfs = mkfs.repeatable(UNIX_EPOCH + Duration::from_secs(seconds));
-        }
-        for (path, access) in &self.subvolumes {
-            mkfs = mkfs.make_subvolume(path, *access);
-        }
-        mkfs.discard(self.discard).shrink(self.shrink)
+        self.mkfs.clone()
     }
 }
 
@@ -113,6 +92,16 @@ impl<T> OptionRow<T> {
         }
     }
 
+    fn apply(&self, options: &mut T, value: &OsStr) -> Result<()> {
+        (self.set)(options, value).ok_or_else(|| {
+            let (name, syntax) = (self.name, self.syntax);
+            let value = value.display();
+            Failure::invalid(&format!(
+                "option '{name}': bad value '{value}', expected {syntax}"
+            ))
+        })
+    }
+
     pub(crate) fn line(&self) -> OptionLine {
         OptionLine {
             name: self.name,
@@ -129,9 +118,14 @@ pub fn option_lines() -> [Vec<OptionLine>; 3] {
         syntax: option.kind().syntax(),
         help: format!("{} Default: {}.", option.help(), option.default_value()),
     });
+    let mkfs = MKFS_OPTIONS.iter().map(|option| OptionLine {
+        name: option.name,
+        syntax: option.syntax,
+        help: option.help.into(),
+    });
     [
         open.collect(),
-        MKFS_OPTIONS.iter().map(OptionRow::line).collect(),
+        mkfs.chain([FORCE.line()]).collect(),
         CHECK_OPTIONS.iter().map(OptionRow::line).collect(),
     ]
 }
@@ -165,13 +159,7 @@ pub(crate) unsafe fn set_by_name<T>(
         let row = rows.iter().find(|row| name == row.name);
         let row =
             row.ok_or_else(|| Failure::invalid(&format!("unknown option '{}'", name.display())))?;
-        (row.set)(options, value).ok_or_else(|| {
-            let (name, syntax) = (row.name, row.syntax);
-            let value = value.display();
-            Failure::invalid(&format!(
-                "option '{name}': bad value '{value}', expected {syntax}"
-            ))
-        })
+        row.apply(options, value)
     };
     // SAFETY: guaranteed by the caller.
     unsafe { set(options, change) }
@@ -183,160 +171,17 @@ pub(crate) fn parse<T: std::str::FromStr>(value: &OsStr) -> Option<T> {
 }
 
 const FLAG: &str = "true or false";
-const PROFILE: &str = "single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5 or raid6";
 
-static MKFS_OPTIONS: &[OptionRow<ubtrfs_mkfs_options>] = &[
-    OptionRow::new(
-        "label",
-        "a text",
-        "Sets the label, of at most 255 bytes.",
-        |mkfs, value| {
-            mkfs.options.label = value.as_bytes().to_vec();
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "uuid",
-        "a UUID",
-        "Sets the UUID of the volume, which must be unique. The default is a random UUID.",
-        |mkfs, value| {
-            mkfs.uuid = Some(Uuid::parse(value.to_str()?)?);
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "data",
-        PROFILE,
-        "Sets the profile of data. The default depends on the number of devices.",
-        |mkfs, value| {
-            mkfs.options.data = Some(Profile::from_name(value.to_str()?)?);
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "metadata",
-        PROFILE,
-        "Sets the profile of metadata.",
-        |mkfs, value| {
-            mkfs.options.metadata = Some(Profile::from_name(value.to_str()?)?);
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "checksum",
-        "crc32c, xxhash, sha256 or blake2",
-        "Sets the checksum algorithm. The default is crc32c.",
-        |mkfs, value| {
-            mkfs.options.csum_type = CsumType::from_name(value.to_str()?)?;
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "node_size",
-        "a number of bytes",
-        "Sets the size of a tree block. The default is 16 KiB.",
-        |mkfs, value| {
-            mkfs.options.nodesize = Some(parse(value)?);
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "sector_size",
-        "a number of bytes",
-        "Sets the size of a data block. The default is 4 KiB.",
-        |mkfs, value| {
-            mkfs.options.sectorsize = parse(value)?;
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "features",
-        "a list as in mkfs.btrfs -O",
-        "Sets and clears features: \"^no-holes,mixed-bg\" clears the first and sets the second.",
-        |mkfs, value| {
-            // A list with an error changes nothing.
-            let mut features = mkfs.options.features;
-            features.apply_list(value.to_str()?).ok()?;
-            mkfs.options.features = features;
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "rootdir",
-        "a path",
-        "Fills the volume with the contents of a folder of the host, or of a tar archive, compressed or not.",
-        |mkfs, value| {
-            mkfs.contents = Some(value.into());
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "source_date_epoch",
-        "seconds since 1970",
-        "Uses this time as the current time: then the same options and files produce the same volume, byte for byte. \
-         No file has a later time. An empty volume also needs a UUID for that.",
-        |mkfs, value| {
-            mkfs.source_date_epoch = Some(parse::<u32>(value)?.into());
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "subvolumes",
-        "a path",
-        "Turns a directory of the initial contents into a subvolume. The path is relative to the contents. Each call \
-         adds one.",
-        |mkfs, value| {
-            mkfs.subvolumes.push((value.into(), Access::Writable));
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "read_only_subvolumes",
-        "a path",
-        "Turns a directory of the initial contents into a read-only subvolume. Each call adds one.",
-        |mkfs, value| {
-            mkfs.subvolumes.push((value.into(), Access::ReadOnly));
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "root_owner",
-        "UID:GID",
-        "Sets the owner of the root directory of a volume without initial contents. The default is 0:0.",
-        |mkfs, value| {
-            let (uid, gid) = value.to_str()?.split_once(':')?;
-            mkfs.options.root_owner = (uid.parse().ok()?, gid.parse().ok()?);
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "shrink",
-        FLAG,
-        "Truncates a filled volume to the minimum size at which it is still writable.",
-        |mkfs, value| {
-            mkfs.shrink = parse(value)?;
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "discard_before",
-        FLAG,
-        "Discards the contents of devices before creating a volume on them, as mkfs.btrfs does. The default is false.",
-        |mkfs, value| {
-            mkfs.discard = parse(value)?;
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "force",
-        FLAG,
-        "Allows ubtrfs_volume_format to overwrite existing data.",
-        |mkfs, value| {
-            mkfs.force = parse(value)?;
-            Some(())
-        },
-    ),
-];
+/// The option of a new volume that [`Mkfs`] does not have.
+static FORCE: OptionRow<ubtrfs_mkfs_options> = OptionRow::new(
+    "force",
+    FLAG,
+    "Allows ubtrfs_volume_format to overwrite existing data.",
+    |mkfs, value| {
+        mkfs.force = parse(value)?;
+        Some(())
+    },
+);
 
 static CHECK_OPTIONS: &[OptionRow<ubtrfs_check_options>] = &[
     OptionRow::new(
@@ -352,8 +197,8 @@ static CHECK_OPTIONS: &[OptionRow<ubtrfs_check_options>] = &[
     OptionRow::new(
         "memory_bytes",
         "a number of bytes",
-        "Sets the memory limit for the records of a check. Further records go to a temporary file. The default is \
-         256 MiB.",
+        "Sets the memory limit for buffers and caches. Further records go to a temporary file. The default is 256 MiB, \
+         or a third of the memory that the process may use if that is less.",
         |check, value| {
             let bytes = parse(value)?;
             check.change(|checker| checker.memory_bytes(bytes));
@@ -445,8 +290,18 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set(
     name: *const c_char,
     value: *const c_char,
 ) -> c_int {
+    let change = |options: &mut ubtrfs_mkfs_options| {
+        // SAFETY: see the head of the header.
+        let (name, value) = unsafe { (text(name)?, text(value)?) };
+        if name == FORCE.name {
+            return FORCE.apply(options, value);
+        }
+        let set = options.mkfs().set(&name.to_string_lossy(), value);
+        options.mkfs = set.map_err(|error| Failure::invalid(&error.reason().to_string()))?;
+        Ok(())
+    };
     // SAFETY: see the head of the header.
-    unsafe { set_by_name(MKFS_OPTIONS, options, name, value) }
+    unsafe { set(options, change) }
 }
 
 /// Sets a callback for the progress of filling new volumes with these options. NULL removes it. `data` is kept until

@@ -42,6 +42,16 @@ static TRANSFER_OPTIONS: &[OptionRow<ubtrfs_transfer_options>] = &[
         },
     ),
     OptionRow::new(
+        "strict_attributes",
+        "true or false",
+        "Reports each attribute that the destination cannot have as a problem. By default such attributes are left out.",
+        |options, value| {
+            let strict = parse(value)?;
+            options.change(|copy| copy.strict_attributes(strict));
+            Some(())
+        },
+    ),
+    OptionRow::new(
         "follow",
         "true or false",
         "Copies the target of a symbolic link if the source path is one. Symbolic links below it are always copied as \
@@ -124,6 +134,15 @@ static RECEIVE_OPTIONS: &[OptionRow<ubtrfs_receive_options>] = &[
         "Decompresses data that is compressed in the stream, and stores it like other data.",
         |options, value| {
             options.options = options.options.force_decompress(parse(value)?);
+            Some(())
+        },
+    ),
+    OptionRow::new(
+        "strict_attributes",
+        "true or false",
+        "Fails at attributes of NAS makers, which no other system has. By default they are left out.",
+        |options, value| {
+            options.options = options.options.strict_attributes(parse(value)?);
             Some(())
         },
     ),

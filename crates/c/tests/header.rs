@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use cbindgen::{Builder, Config, Language, Style};
-use ubtrfs::{OPEN_OPTIONS, OptionKind};
+use ubtrfs::{MKFS_OPTIONS, OPEN_OPTIONS, OptionKind};
 
 /// Files with functions or types, in the order of the header.
 const SOURCES: &[&str] = &[
@@ -84,7 +84,9 @@ fn wrapped(text: &str, first: &str, other: &str) -> String {
     lines.collect()
 }
 
-/// Returns the class of the options for opening, for the package for Python.
+const PATH_OF_PYTHON: &str = "Union[str, bytes, \"os.PathLike[str]\", \"os.PathLike[bytes]\"]";
+
+/// Returns the classes of the options for opening and of new volumes, for the package for Python.
 fn options_of_python() -> String {
     let mut text = String::from(PYTHON_HEAD);
     for option in OPEN_OPTIONS {
@@ -95,32 +97,56 @@ fn options_of_python() -> String {
     text += "    \"\"\"\n\n";
     for option in OPEN_OPTIONS {
         let hint = match option.kind() {
-            OptionKind::Flag => "bool",
-            OptionKind::Bytes => "Optional[int]",
-            OptionKind::Interval => "Optional[float]",
-            OptionKind::Compression => "Optional[str]",
-            OptionKind::Discard => "Union[bool, str]",
-            OptionKind::Paths => {
-                "Iterable[Union[str, bytes, \"os.PathLike[str]\", \"os.PathLike[bytes]\"]]"
-            }
+            OptionKind::Flag => "bool".into(),
+            OptionKind::Bytes => "Optional[int]".into(),
+            OptionKind::Interval => "Optional[float]".into(),
+            OptionKind::Compression => "Optional[str]".into(),
+            OptionKind::Discard => "Union[bool, str]".into(),
+            OptionKind::Paths => format!("Iterable[{PATH_OF_PYTHON}]"),
             kind => panic!("no type of Python for {kind:?}"),
         };
         text += &format!("    {}: {hint}\n", option.name());
     }
+    text += PYTHON_MKFS_HEAD;
+    for option in MKFS_OPTIONS {
+        let line = format!("`{}`: {}", option.name, option.help);
+        text += &wrapped(&line, "    - ", "      ");
+    }
+    text += "    \"\"\"\n\n";
+    for option in MKFS_OPTIONS {
+        let hint = match option.syntax {
+            "true or false" => "bool".into(),
+            "a number of bytes" | "seconds since 1970" => "Optional[int]".into(),
+            "UID:GID" => "Optional[Tuple[int, int]]".into(),
+            "a UUID" => "Optional[_uuid.UUID]".into(),
+            "a path" => format!("Optional[{PATH_OF_PYTHON}]"),
+            "a path, added to earlier ones" => format!("Iterable[{PATH_OF_PYTHON}]"),
+            _ => "Optional[str]".into(),
+        };
+        text += &format!("    {}: {hint}\n", option.name);
+    }
     text
 }
 
-const PYTHON_HEAD: &str = r#""""The options of `Volume.open`.
+const PYTHON_HEAD: &str = r#""""The options of `Volume.open` and of new volumes.
 
-Generated from the table in crates/fs/src/volume/options.rs by `cargo xtask header`.
+Generated from the tables in crates/fs/src/volume/options.rs and crates/ubtrfs/src/mkfs/named.rs by `cargo xtask header`.
 """
 
 import os
-from typing import Iterable, Optional, TypedDict, Union
+import uuid as _uuid
+from typing import Iterable, Optional, Tuple, TypedDict, Union
 
 
 class OpenOptions(TypedDict, total=False):
     """The options for opening a volume. None selects a default, but a `commit_interval` of None means no interval.
+
+"#;
+
+const PYTHON_MKFS_HEAD: &str = r#"
+
+class MkfsOptions(TypedDict, total=False):
+    """The options of a new volume. None selects a default.
 
 "#;
 

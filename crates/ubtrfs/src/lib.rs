@@ -278,7 +278,7 @@ pub use file_device::FileDevice;
 pub use host_owners::HostOwners;
 pub use lineage::Lineage;
 pub use metadata::{FileFlags, FileTimes, Metadata};
-pub use mkfs::{FilledContents, MadeVolume, Mkfs, PlannedVolume};
+pub use mkfs::{FilledContents, MKFS_OPTIONS, MadeVolume, Mkfs, MkfsOption, PlannedVolume};
 pub use mkfs_options::{CsumType, Feature, FeatureListError, FeatureSet, Geometry, MkfsOptions};
 pub use new_extents::{NewExtent, NewExtents};
 pub use read_dir::{DirEntry, ReadDir};

@@ -29,6 +29,10 @@ use crate::host_owners::HostOwners;
 use crate::mkfs_options::{Geometry, MkfsOptions};
 use crate::subvolume::Access;
 
+mod named;
+
+pub use self::named::{MKFS_OPTIONS, MkfsOption};
+
 /// The description of a new volume: empty or filled, with a random or given identity.
 ///
 /// [`Builder`](crate::Builder) creates and opens a volume in one step. [`Mkfs::plan`] is for programs that inspect the
@@ -323,8 +327,8 @@ impl Mkfs {
         self
     }
 
-    /// Sets the folder for temporary files while a volume is filled. The default is `TMPDIR`, or
-    /// otherwise the folder of an image, `/var/tmp` or `/tmp`. Folders that are read-only or in memory are skipped.
+    /// Sets the folder for temporary files while a volume is filled. The default is `TMPDIR`. If that is not set, it is
+    /// the folder of an image, `/var/tmp` or `/tmp`: the first that is writable and not in memory.
     #[must_use]
     pub fn scratch_dir(mut self, folder: impl Into<PathBuf>) -> Mkfs {
         self.scratch_dir = Some(folder.into());

@@ -25,6 +25,7 @@ from typing import (
     AnyStr,
     BinaryIO,
     Callable,
+    Dict,
     Generic,
     Iterable,
     Iterator,
@@ -41,7 +42,7 @@ from typing import (
 
 from . import _ubtrfs
 from ._files import Opened, RawFile, buffered
-from ._options import OpenOptions
+from ._options import MkfsOptions, OpenOptions
 from ._reports import (
     BlockGroups,
     Change,
@@ -70,6 +71,7 @@ __all__ = [
     "DeviceErrors",
     "DirEntry",
     "MakeOptions",
+    "MkfsOptions",
     "OpenOptions",
     "Problem",
     "Progress",
@@ -616,7 +618,8 @@ def check(
     max_issues: int = 1000,
     progress: _Hears = None,
 ) -> CheckReport:
-    """Checks a volume that no program writes to. The check only reads, and shares no code with the writer.
+    """Checks a volume that no program writes to. The check only reads. Above single trees it shares no code with the
+    writer.
 
     With `read_data`, all data of every mirror is read and verified by its checksums. `devices` and `scan` are as in
     `Volume.open`. Records beyond `memory_bytes` go to a temporary file. The report lists at most `max_issues`.
@@ -632,79 +635,40 @@ def _paths(path: Path, devices: Iterable[Path]) -> List[bytes]:
     return [os.fsencode(path), *map(os.fsencode, devices)]
 
 
-class MakeOptions(OpenOptions, total=False):
-    """The options of a new volume.
+class MakeOptions(MkfsOptions, OpenOptions, total=False):
+    """The options of a new volume: those of `MkfsOptions`, those of `OpenOptions` except that it is for writing, and
 
-    - `label`, `uuid`, `checksum`, `node_size`, `sector_size`: as in `mkfs.btrfs`. `features` is a list as in its `-O`
-    - `data` and `metadata`: profiles, such as "raid1"
-    - `rootdir`: a folder or tar archive with the initial contents. `shrink` then truncates the volume to the minimum
-    - `subvolumes` and `read_only_subvolumes`: directories that become subvolumes, by their paths within `rootdir`
-    - `source_date_epoch`: the current time to assume, so that the same files and options produce the same volume
-    - `root_owner`: user and group of the root directory, for a volume without `rootdir`
-    - `discard_before`: discards the contents of devices
     - `progress`: as in `Subvolume.copy_tree`, while the volume is filled. After an exception no volume exists
-    - those of `OpenOptions`, except that a new volume is for writing
     """
 
-    label: str
-    uuid: Optional[_uuid.UUID]
-    data: Optional[str]
-    metadata: Optional[str]
-    checksum: Optional[str]
-    node_size: Optional[int]
-    sector_size: Optional[int]
-    features: Optional[str]
-    rootdir: Optional[Path]
-    source_date_epoch: Optional[int]
-    subvolumes: Iterable[Path]
-    read_only_subvolumes: Iterable[Path]
-    root_owner: Tuple[int, int]
-    shrink: bool
-    discard_before: bool
     progress: "_Hears"
 
 
-_DEFAULTS: MakeOptions = {
-    "label": "",
-    "uuid": None,
-    "data": None,
-    "metadata": None,
-    "checksum": None,
-    "node_size": None,
-    "sector_size": None,
-    "features": None,
-    "rootdir": None,
-    "source_date_epoch": None,
-    "subvolumes": (),
-    "read_only_subvolumes": (),
-    "root_owner": (0, 0),
-    "shrink": False,
-    "discard_before": False,
-    "progress": None,
-}
+def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs._Making, _ubtrfs._Opening, _ubtrfs._Hears]":
+    making: _ubtrfs._Making = []
+    opening: Dict[str, Any] = {}
+    for name, value in options.items():
+        if name in MkfsOptions.__annotations__:
+            making += [(name, text) for text in _texts(value)]
+        elif name != "progress":
+            opening[name] = value
+    return making, _opening(method, opening), _hearing(options.get("progress"))
 
 
-def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs.Making, _ubtrfs._Opening, _ubtrfs._Hears]":
-    opening = {name: value for name, value in options.items() if name not in _DEFAULTS}
-    of: Any = {**_DEFAULTS, **options}
-    making: _ubtrfs.Making = {
-        "label": os.fsencode(of["label"]),
-        "uuid": None if of["uuid"] is None else of["uuid"].bytes,
-        "data": of["data"],
-        "metadata": of["metadata"],
-        "checksum": of["checksum"],
-        "node_size": of["node_size"],
-        "sector_size": of["sector_size"],
-        "features": of["features"],
-        "rootdir": None if of["rootdir"] is None else os.fsencode(of["rootdir"]),
-        "source_date_epoch": of["source_date_epoch"],
-        "subvolumes": [os.fsencode(path) for path in of["subvolumes"]],
-        "read_only_subvolumes": [os.fsencode(path) for path in of["read_only_subvolumes"]],
-        "root_owner": of["root_owner"],
-        "shrink": of["shrink"],
-        "discard_before": of["discard_before"],
-    }
-    return making, _opening(method, opening), _hearing(of["progress"])
+def _texts(value: Any) -> List[bytes]:
+    """Returns the texts of an option, which are set one after the other."""
+    if value is None:
+        return []
+    if isinstance(value, (str, bytes, os.PathLike)):
+        return [os.fsencode(value)]
+    if isinstance(value, bool):
+        return [b"true" if value else b"false"]
+    if isinstance(value, (int, _uuid.UUID)):
+        return [str(value).encode()]
+    values = list(value)
+    if all(isinstance(number, int) for number in values):
+        return [":".join(map(str, values)).encode()] if values else []
+    return [os.fsencode(path) for path in values]
 
 
 def _opening(method: str, options: Mapping[str, Any]) -> "_ubtrfs._Opening":

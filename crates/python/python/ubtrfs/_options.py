@@ -1,10 +1,11 @@
-"""The options of `Volume.open`.
+"""The options of `Volume.open` and of new volumes.
 
-Generated from the table in crates/fs/src/volume/options.rs by `cargo xtask header`.
+Generated from the tables in crates/fs/src/volume/options.rs and crates/ubtrfs/src/mkfs/named.rs by `cargo xtask header`.
 """
 
 import os
-from typing import Iterable, Optional, TypedDict, Union
+import uuid as _uuid
+from typing import Iterable, Optional, Tuple, TypedDict, Union
 
 
 class OpenOptions(TypedDict, total=False):
@@ -74,3 +75,52 @@ class OpenOptions(TypedDict, total=False):
     no_data_cow: bool
     no_data_sum: bool
     discard: Union[bool, str]
+
+
+class MkfsOptions(TypedDict, total=False):
+    """The options of a new volume. None selects a default.
+
+    - `label`: Sets the label, of at most 255 bytes.
+    - `uuid`: Sets the UUID of the volume, which must be unique. The default is a random UUID.
+    - `data`: Sets the profile of data. The default depends on the number of devices.
+    - `metadata`: Sets the profile of metadata. The default depends on the number of devices.
+    - `checksum`: Sets the checksum algorithm. The default is crc32c.
+    - `node_size`: Sets the size of a tree block. The default is 16 KiB.
+    - `sector_size`: Sets the size of a data block. The default is 4 KiB.
+    - `features`: Sets and clears features: "^no-holes,mixed-bg" clears the first and sets the second.
+    - `rootdir`: Fills the volume with the contents of a folder of the host, or of a tar archive, compressed or not.
+    - `source_date_epoch`: Uses this time as the current time: then the same options and files produce the same volume,
+      byte for byte. No file has a later time. An empty volume also needs a UUID for that.
+    - `subvolumes`: Turns a directory of the initial contents into a subvolume. The path is relative to the contents.
+    - `read_only_subvolumes`: Turns a directory of the initial contents into a read-only subvolume.
+    - `owner`: Sets the owner of all initial files. The default is their own.
+    - `root_owner`: Sets the owner of the root directory of a volume without initial contents. The default is 0:0.
+    - `dense`: Writes out the holes of an initial file, or of all files in a directory, as zeros.
+    - `reflink`: Makes an image share blocks with the initial files, if both are on a file system that supports this.
+    - `growth`: Sets whether images may grow to hold the initial contents. The default is never.
+    - `shrink`: Truncates a filled volume to the minimum size at which it is still writable.
+    - `scratch_dir`: Sets the folder for temporary files while a volume is filled.
+    - `discard_before`: Discards the contents of devices before creating a volume on them, as mkfs.btrfs does. The
+      default is false.
+    """
+
+    label: Optional[str]
+    uuid: Optional[_uuid.UUID]
+    data: Optional[str]
+    metadata: Optional[str]
+    checksum: Optional[str]
+    node_size: Optional[int]
+    sector_size: Optional[int]
+    features: Optional[str]
+    rootdir: Optional[Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]]
+    source_date_epoch: Optional[int]
+    subvolumes: Iterable[Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]]
+    read_only_subvolumes: Iterable[Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]]
+    owner: Optional[Tuple[int, int]]
+    root_owner: Optional[Tuple[int, int]]
+    dense: Iterable[Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]]
+    reflink: bool
+    growth: Optional[str]
+    shrink: bool
+    scratch_dir: Optional[Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]]
+    discard_before: bool

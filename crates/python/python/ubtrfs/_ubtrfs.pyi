@@ -1,7 +1,7 @@
 """The native half: bytes for paths and names, tuples for results."""
 
 from collections.abc import Callable
-from typing import Any, Optional, TypedDict, TypeVar, final, type_check_only
+from typing import Any, Optional, TypeVar, final
 
 __all__ = [
     "__version__",
@@ -38,24 +38,8 @@ _Info = tuple[
     tuple[_Time, _Time],
 ]
 
-@type_check_only
-class Making(TypedDict):
-    label: bytes
-    uuid: Optional[bytes]
-    data: Optional[str]
-    metadata: Optional[str]
-    checksum: Optional[str]
-    node_size: Optional[int]
-    sector_size: Optional[int]
-    features: Optional[str]
-    rootdir: Optional[bytes]
-    source_date_epoch: Optional[int]
-    subvolumes: list[bytes]
-    read_only_subvolumes: list[bytes]
-    root_owner: tuple[int, int]
-    shrink: bool
-    discard_before: bool
-
+# Options of a new volume, as names and texts.
+_Making = list[tuple[str, bytes]]
 # The options of `OpenOptions`, with paths as bytes.
 _Opening = dict[str, object]
 _Told = tuple[int, list[tuple[bytes, str]]]
@@ -78,11 +62,11 @@ _T = TypeVar("_T")
 @final
 class Volume:
     @staticmethod
-    def create(paths: list[bytes], size: int, options: tuple[Making, _Opening, _Hears]) -> Volume: ...
+    def create(paths: list[bytes], size: int, options: tuple[_Making, _Opening, _Hears]) -> Volume: ...
     @staticmethod
-    def format(paths: list[bytes], force: bool, options: tuple[Making, _Opening, _Hears]) -> Volume: ...
+    def format(paths: list[bytes], force: bool, options: tuple[_Making, _Opening, _Hears]) -> Volume: ...
     @staticmethod
-    def in_memory(size: int, options: tuple[Making, _Opening, _Hears]) -> Volume: ...
+    def in_memory(size: int, options: tuple[_Making, _Opening, _Hears]) -> Volume: ...
     @staticmethod
     def open(paths: list[bytes], opening: _Opening) -> Volume: ...
     def root(self) -> Subvolume: ...
