@@ -4,6 +4,7 @@
 
 use rustix::io::Errno;
 use ubtrfs_device::nonblocking::WouldBlock;
+use ubtrfs_device::progress::Cancelled;
 use ubtrfs_device::{DeviceError, ReadFailure, errno_of};
 use ubtrfs_format::compress::CodecError;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
@@ -125,6 +126,8 @@ pub enum Error {
     NotPermitted(FileId),
     #[error("invalid {0}")]
     Invalid(&'static str),
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
     #[error("no such attribute")]
     NoXattr,
     #[error("attributes with this prefix are not supported")]
@@ -202,6 +205,7 @@ impl Error {
             | Error::DefaultSubvolume(_)
             | Error::HeldSubvolume(_)
             | Error::WritableSubvolume(_) => Errno::PERM,
+            Error::Cancelled(_) => Errno::INTR,
             Error::CrossSubvolume => Errno::XDEV,
             Error::NameTooLong => Errno::NAMETOOLONG,
             Error::TooManyLinks => Errno::MLINK,
@@ -380,6 +384,8 @@ impl From<ubtrfs_storage::Error> for Error {
             Below::NoSuchTree(tree) => Error::NoSuchTree(tree),
             Below::NoSuchSubvolume(root) => Error::NoSuchSubvolume(root),
             Below::ReadOnlySubvolume(root) => Error::ReadOnlySubvolume(root),
+            Below::HeldSubvolume(root) => Error::HeldSubvolume(root),
+            Below::Cancelled(source) => Error::Cancelled(source),
             Below::Corrupt { tree, key, what } => Error::Corrupt {
                 tree,
                 key,

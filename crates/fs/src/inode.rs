@@ -16,6 +16,7 @@ mod delalloc_attr;
 mod dirty_files;
 mod draft;
 mod evict;
+mod extents_lock;
 mod hold;
 mod inode_flag_checks;
 mod inode_flags;
@@ -44,6 +45,7 @@ pub(crate) use delalloc::{
 pub(crate) use dirty_files::DirtyFiles;
 pub(crate) use draft::{Bytes, Draft, Stamps};
 pub(crate) use evict::{EVICTED_AT_ONCE, ItemDeletions, all_items};
+pub(crate) use extents_lock::{FileExtentsState, LockedExtents};
 pub(crate) use hold::InodeHold;
 pub(crate) use inode_flag_checks::{check_mutable, may_add, may_remove, may_write, must_be_dir};
 pub(crate) use inode_item::{
@@ -59,7 +61,7 @@ use orphan_queue::OrphanQueue;
 pub use setattr::{SetAttr, SetTime};
 use settings::Settings;
 use table::InodeTable;
-pub(crate) use table::{FileExtentsState, Inherited, Inode, InodeState, Locked};
+pub(crate) use table::{Inherited, Inode, InodeState, Locked};
 pub use xattr::XattrMode;
 pub(crate) use xattr::find_xattr;
 
@@ -93,10 +95,14 @@ impl Inodes {
         inode_bytes: u64,
         data: &DataOptions,
     ) -> Inodes {
+        // Nothing moves on a volume that is only read.
+        let barrier = transactions
+            .as_ref()
+            .map(|manager| Arc::clone(&manager.extents));
         Inodes {
             roots: Arc::clone(roots),
             transactions,
-            table: InodeTable::new(inode_bytes),
+            table: InodeTable::new(inode_bytes, barrier.unwrap_or_default()),
             lookup_refs: RwLock::default(),
             orphan_queue: OrphanQueue::default(),
             settings: Settings::new(data),

@@ -36,7 +36,8 @@ pub use ubtrfs_storage::discard::{
 };
 pub use ubtrfs_storage::roots::{BlockGroupRecord, Rescue, SubvolumePlace, Tree};
 pub use ubtrfs_storage::{
-    CommitPhases, ExtentUser, FileId, FullCommitReason, Lifetime, RootsOfBlocks, Waits, WriterStats,
+    CommitPhases, ExtentUser, FileId, FullCommitReason, Lifetime, RelocationOptions,
+    RelocationReport, RootsOfBlocks, Waits, WriterStats,
 };
 pub use ubtrfs_tree::{BuildError, Comparison, Difference, StoreStats, TreeError};
 pub use volume::{

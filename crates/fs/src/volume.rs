@@ -15,6 +15,7 @@ mod names;
 mod open_file;
 mod options;
 mod reconfigure;
+mod relocate;
 mod statfs;
 mod subvolumes;
 mod trees;

@@ -4,6 +4,7 @@
 
 mod join;
 mod lookup;
+mod moved;
 
 use std::ops::Range;
 
@@ -15,6 +16,7 @@ use ubtrfs_format::superblock::Superblock;
 pub(crate) use join::join;
 pub use join::remove;
 pub use lookup::{RangeCsums, data_csums, data_csums_of, has_csums};
+pub(crate) use moved::moved;
 
 /// The shape of the items of a volume's checksum tree.
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,7 @@ mod space;
 
 use ubtrfs_device::DeviceError;
 use ubtrfs_device::nonblocking::WouldBlock;
+use ubtrfs_device::progress::Cancelled;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::key::Key;
 use ubtrfs_format::maker::Marks;
@@ -56,6 +57,11 @@ pub enum Error {
     CommitPanicked(String),
     #[error("subvolume {0} is read-only")]
     ReadOnlySubvolume(RootId),
+    /// The subvolume is being sent or compared, and must not move.
+    #[error("subvolume {0} is in use as a snapshot")]
+    HeldSubvolume(RootId),
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
     #[error("tree {0} does not exist")]
     NoSuchTree(RootId),
     #[error("subvolume {0} does not exist")]
@@ -101,6 +107,8 @@ pub enum CorruptItem {
     ExtentUnmapped { logical: Logical },
     #[error("a tree block that is in use has no reference")]
     Unreferenced,
+    #[error("the references of an extent contradict the trees")]
+    WrongReference,
     #[error("{0} is not a valid inode number")]
     InodeNumber(InodeNr),
     #[error("block group has no FREE_SPACE_INFO")]

@@ -28,8 +28,9 @@ pub use transaction::failpoint;
 pub use transaction::testing;
 pub use transaction::{
     CommitPhases, DataRef, DelayedRefs, DiscardPace, DiskExtent, EditCounts, EditEstimate,
-    EditTarget, EditsInMemory, Entered, FREEING_ITEMS, FullCommitReason, Lifetime, LogOutcome,
-    LogSession, OperationGate, OperationGroup, Origin, PendingSubvolume, Puts, Reservation,
-    SpaceReclaim, TransactionHandle, TransactionManager, TransactionOptions, Waits, Wakening,
-    WriterStats, begin_background,
+    EditTarget, EditsInMemory, Entered, ExtentBarrier, FREEING_ITEMS, FullCommitReason,
+    InsideBarrier, Lifetime, LogOutcome, LogSession, OperationGate, OperationGroup, Origin,
+    PendingSubvolume, Puts, RelocationOptions, RelocationReport, Reservation, SpaceReclaim,
+    TransactionHandle, TransactionManager, TransactionOptions, Waits, Wakening, WriterStats,
+    begin_background,
 };

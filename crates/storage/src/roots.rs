@@ -53,7 +53,7 @@ pub use subvolumes::inode_of;
 use tree::TreeUse;
 pub use tree::{KeptReadOnly, Tree};
 pub use tree_source::{CommittedState, TreeSource};
-use tree_source::{find_root_item, recorded_root};
+pub(crate) use tree_source::{find_root_item, recorded_root};
 pub use tree_table::TreeRef;
 use tree_table::TreeTable;
 pub use writable::check_writable;

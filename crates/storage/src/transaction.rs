@@ -5,7 +5,7 @@
 //! - the state in `published`, `data_flush`, `cleaner_state` and `log_trees`;
 //! - `manager`, which has all of these;
 //! - `handle`, `device_writes`, `release`, `threads`, `background_discard` < `reserve` < `commit`;
-//! - `log_session`, `open`.
+//! - `log_session`, `open`, `relocation`.
 //!
 //! The trait in `reclaim` is implemented by the layer above. Only data writes and flushes use `flush_order`.
 
@@ -18,6 +18,7 @@ mod data_ref;
 pub(crate) mod delayed_refs;
 mod device_writes;
 mod edit_target;
+mod extent_barrier;
 pub(crate) mod extent_items;
 pub mod failpoint;
 mod flush_order;
@@ -34,6 +35,7 @@ mod pending_subvolumes;
 mod published;
 mod reclaim;
 mod release;
+mod relocation;
 mod reservation;
 mod reserve;
 mod running;
@@ -53,6 +55,7 @@ pub use background_discard::DiscardPace;
 pub use data_ref::{DataRef, DiskExtent};
 pub use delayed_refs::DelayedRefs;
 pub use edit_target::{EditTarget, EditsInMemory};
+pub use extent_barrier::{ExtentBarrier, InsideBarrier};
 pub use full_commit_reason::FullCommitReason;
 pub use handle::{Reservation, TransactionHandle};
 pub use lifetime::Lifetime;
@@ -62,6 +65,7 @@ pub use open::TransactionOptions;
 pub use operation_gate::{Entered, OperationGate, OperationGroup};
 pub use pending_subvolumes::{Origin, PendingSubvolume, Puts};
 pub use reclaim::SpaceReclaim;
+pub use relocation::{RelocationOptions, RelocationReport};
 pub use reservation::{EditCounts, EditEstimate, FREEING_ITEMS};
 pub use stats::{CommitPhases, WriterStats};
 pub use threads::{Wakening, begin_background};

@@ -13,7 +13,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
@@ -26,7 +25,7 @@ use super::extent_edit::ExtentEdit;
 use super::read::Reader;
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
-use crate::inode::{DelallocReservation, FileExtentsState, Inode, WriteBuffer, note_times};
+use crate::inode::{DelallocReservation, Inode, LockedExtents, WriteBuffer, note_times};
 
 /// The most extents of either file that one step changes.
 const STEP: usize = 512;
@@ -51,20 +50,20 @@ struct Share {
 struct Pair<'a> {
     src: &'a Arc<Inode>,
     dst: &'a Arc<Inode>,
-    dst_extents: MutexGuard<'a, FileExtentsState>,
-    src_extents: Option<MutexGuard<'a, FileExtentsState>>,
+    dst_extents: LockedExtents<'a>,
+    src_extents: Option<LockedExtents<'a>>,
 }
 
 impl<'a> Pair<'a> {
     fn lock(src: &'a Arc<Inode>, dst: &'a Arc<Inode>) -> Result<Pair<'a>> {
         let (src_extents, dst_extents) = if src.id == dst.id {
-            (None, lock::lock(&dst.extents)?)
+            (None, dst.extents.lock()?)
         } else if src.id < dst.id {
-            let src_extents = lock::lock(&src.extents)?;
-            (Some(src_extents), lock::lock(&dst.extents)?)
+            let src_extents = src.extents.lock()?;
+            (Some(src_extents), dst.extents.lock()?)
         } else {
-            let dst_extents = lock::lock(&dst.extents)?;
-            (Some(lock::lock(&src.extents)?), dst_extents)
+            let dst_extents = dst.extents.lock()?;
+            (Some(src.extents.lock()?), dst_extents)
         };
         Ok(Pair {
             src,

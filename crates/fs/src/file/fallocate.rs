@@ -7,7 +7,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::RootId;
@@ -23,8 +22,8 @@ use super::write::WriteTarget;
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
 use crate::inode::{
-    DelallocRequest, DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, WriteBuffer,
-    put_inode,
+    DelallocRequest, DelallocReservation, FileExtentsState, Inode, LockedExtents, MAX_EXTENT_BYTES,
+    WriteBuffer, put_inode,
 };
 
 /// A mode of `fallocate`.
@@ -228,7 +227,7 @@ impl Files {
         inode: &'a Arc<Inode>,
         mode: Fallocate,
         range: &Range<u64>,
-    ) -> Result<(Means, MutexGuard<'a, FileExtentsState>)> {
+    ) -> Result<(Means, LockedExtents<'a>)> {
         let sectorsize = self.roots.sectorsize();
         let touched = touched_sectors(range, sectorsize);
         // As in the kernel, a hole of whole sectors writes no data.
@@ -259,7 +258,7 @@ impl Files {
                 }
                 space => space?,
             };
-            let mut extents = inode.extents.lock();
+            let mut extents = inode.extents.lock()?;
             let is_longer = {
                 let state = inode.lock.read();
                 let size = read_file(inode)?.size.get();

@@ -67,7 +67,7 @@ impl Files {
             }
             delalloc => (delalloc?, STEP),
         };
-        let mut extents = inode.extents.lock();
+        let mut extents = inode.extents.lock()?;
         // The last check: from here on the change is carried out, and buffered data beyond the end is dropped
         // first.
         inode.tree.check_writable()?;

@@ -148,7 +148,7 @@ impl Files {
             }
             delalloc => delalloc?,
         };
-        let mut extents = lock::lock(&inode.extents)?;
+        let mut extents = inode.extents.lock()?;
         let has_data_before = {
             let state = lock::read(&inode.lock)?;
             let size = read_file(inode)?.size.get();
@@ -322,7 +322,7 @@ impl Files {
         need: DelallocReservation,
     ) -> Result<u64> {
         let sectorsize = self.roots.sectorsize();
-        let mut extents = lock::lock(&inode.extents)?;
+        let mut extents = inode.extents.lock()?;
         let (mut state, mut item, offset) =
             self.lock_for_own(inode, &mut extents, target, bytes)?;
         if bytes.is_empty() {

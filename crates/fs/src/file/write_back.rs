@@ -61,7 +61,8 @@ impl Files {
         unread: &mut impl FnMut(FileId, Error),
     ) -> Result<()> {
         nonblocking::check()?;
-        let mut guards: Vec<_> = inodes.iter().map(|inode| inode.extents.lock()).collect();
+        let guards = inodes.iter().map(|inode| inode.extents.lock());
+        let mut guards: Vec<_> = guards.collect::<Result<_>>()?;
         let mut jobs = Vec::new();
         for (inode, extents) in inodes.iter().zip(&mut guards) {
             match Job::from_buffer(self, inode, extents, None) {

@@ -70,7 +70,7 @@ impl Files {
             disk_bytes + GROW_SECTORS * sectorsize,
             EditEstimate::neighbours(REPLACED_ITEMS * replaced),
         )?;
-        let mut extents = lock::lock(&inode.extents)?;
+        let mut extents = inode.extents.lock()?;
         self.write_back_locked(&inode, &mut extents)?;
         let write = EncodedWrite {
             files: self,

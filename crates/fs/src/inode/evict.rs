@@ -99,7 +99,7 @@ impl Inodes {
         while inode.tree.check_alive().is_ok() {
             // Reserve before taking locks: reclaiming space may evict or write back other inodes.
             let (reservation, step) = self.reserve_step(inode.id.root)?;
-            let _extents = lock::lock(&inode.extents)?;
+            let _extents = inode.extents.lock()?;
             let mut state = lock::write(&inode.lock)?;
             if state.open_count > 0 {
                 return Ok(());

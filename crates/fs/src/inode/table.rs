@@ -18,18 +18,19 @@
 //! The table's shards are leaves.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault};
 use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use ubtrfs_format::compress::Compression;
-use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::acl::Acl;
 use ubtrfs_storage::roots::{Roots, Tree};
-use ubtrfs_storage::{FileId, IdHasher, Reservation, TransactionHandle, lock};
+use ubtrfs_storage::{ExtentBarrier, FileId, IdHasher, Reservation, TransactionHandle, lock};
 
+use super::extents_lock::FileExtentsLock;
 use super::{Inodes, WriteBuffer};
 use crate::error::{Error, Result};
 
@@ -47,45 +48,10 @@ pub(crate) struct Inode {
     pub(crate) tree: Arc<Tree>,
     /// Held, before `lock`, by a thread that changes the file's extents, which may therefore read them
     /// without `lock`. It stays held while data is written to the devices. A commit never takes it.
-    pub(crate) extents: Mutex<FileExtentsState>,
+    pub(crate) extents: FileExtentsLock,
     pub(crate) lock: RwLock<InodeState>,
     /// The span of extents that have changed since the last count of buffered bytes. A leaf.
     changed_extents: Mutex<Range<u64>>,
-}
-
-/// State of a file's extents. A thread that holds its lock may change the extents.
-#[derive(Debug, Default)]
-pub(crate) struct FileExtentsState {
-    /// Start addresses of extents that no other file refers to (NOCOW-1).
-    own: HashSet<Logical>,
-    /// The tree's last snapshot when `own` was filled.
-    last_snapshot: u64,
-}
-
-/// The most extents in `own`.
-const REMEMBERED: usize = 4096;
-
-impl FileExtentsState {
-    pub(crate) fn forget(&mut self) {
-        self.own.clear();
-    }
-
-    /// Returns whether an extent is cached as exclusive to the file. The cache is only valid for the same
-    /// `last_snapshot`.
-    pub(crate) fn is_own(&mut self, extent: Logical, last_snapshot: u64) -> bool {
-        if self.last_snapshot != last_snapshot {
-            self.own.clear();
-            self.last_snapshot = last_snapshot;
-        }
-        self.own.contains(&extent)
-    }
-
-    pub(crate) fn note_own(&mut self, extent: Logical) {
-        if self.own.len() >= REMEMBERED {
-            self.own.clear();
-        }
-        self.own.insert(extent);
-    }
 }
 
 /// The state of an inode that is only in memory.
@@ -111,6 +77,8 @@ pub(crate) struct InodeTable {
     shards: Vec<Mutex<Shard>>,
     /// The most unused inodes that a shard keeps.
     kept_per_shard: usize,
+    /// The barrier of all extents of files.
+    barrier: Arc<ExtentBarrier>,
     /// See the head of this file.
     pub(crate) rename_lock: Mutex<()>,
 }
@@ -152,7 +120,7 @@ const TURNS: usize = 3;
 
 impl InodeTable {
     /// Creates a table that keeps as many unused inodes as the budget allows, up to a limit.
-    pub(crate) fn new(budget_bytes: u64) -> Self {
+    pub(crate) fn new(budget_bytes: u64, barrier: Arc<ExtentBarrier>) -> Self {
         let kept = (budget_bytes / INODE_BYTES / SHARDS as u64).min(MOST_PER_SHARD);
         let shard = || Shard {
             inodes: HashMap::default(),
@@ -161,6 +129,7 @@ impl InodeTable {
         InodeTable {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
             kept_per_shard: kept as usize,
+            barrier,
             rename_lock: Mutex::default(),
         }
     }
@@ -191,7 +160,7 @@ impl InodeTable {
         let inode = Arc::new(Inode {
             id,
             tree: Arc::clone(tree),
-            extents: Mutex::default(),
+            extents: FileExtentsLock::new(&self.barrier),
             lock: RwLock::default(),
             changed_extents: Mutex::default(),
         });

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::{FileKind, FileTime, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
@@ -15,7 +14,7 @@ use ubtrfs_tree::View;
 use super::entry::check_name;
 use crate::error::{Error, Result};
 use crate::inode::{
-    Draft, EVICTED_AT_ONCE, FileExtentsState, Inode, InodeState, ItemDeletions, Locked, all_items,
+    Draft, EVICTED_AT_ONCE, Inode, InodeState, ItemDeletions, Locked, LockedExtents, all_items,
     check_mutable, kind_of, must_be_dir, note_change,
 };
 use crate::namespace::Namespace;
@@ -35,7 +34,7 @@ pub(super) enum AfterUnlink<'a> {
     /// It is an orphan, to be evicted when it has no hold.
     Orphan,
     /// It is deleted with these items. Its extents stay locked until then.
-    Nothing(ItemDeletions, MutexGuard<'a, FileExtentsState>),
+    Nothing(ItemDeletions, LockedExtents<'a>),
 }
 
 /// The outcome of `rmdir`.

@@ -84,7 +84,7 @@ impl TreeSource for CommittedState {
 }
 
 /// Finds the root item of a tree in a root tree.
-pub(super) fn find_root_item(root_tree: &View, id: RootId) -> Result<Option<(Key, RootItem)>> {
+pub(crate) fn find_root_item(root_tree: &View, id: RootId) -> Result<Option<(Key, RootItem)>> {
     let mut cursor = root_tree.cursor();
     // The root item of a snapshot has the creating transaction as key offset. There is only one per id.
     let is_found = if id.holds_files() {
@@ -107,7 +107,7 @@ pub(super) fn find_root_item(root_tree: &View, id: RootId) -> Result<Option<(Key
 }
 
 /// Returns the root that a root item records.
-pub(super) fn recorded_root(id: RootId, item: &RootItem) -> CommittedRoot {
+pub(crate) fn recorded_root(id: RootId, item: &RootItem) -> CommittedRoot {
     CommittedRoot {
         tree: id,
         bytenr: item.bytenr(),

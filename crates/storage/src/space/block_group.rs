@@ -226,6 +226,18 @@ impl BlockGroup {
         self.recount(&mut self.state.lock());
     }
 
+    /// Makes the group read-only, like [`BlockGroup::set_read_only`]. Returns false if it was already.
+    pub(super) fn set_read_only_once(&self) -> bool {
+        let was_open = self.nocow_writers.close_once();
+        self.recount(&mut self.state.lock());
+        was_open
+    }
+
+    /// Returns whether the group was removed from the volume.
+    pub(super) fn is_removed(&self) -> bool {
+        self.state.lock().removed
+    }
+
     /// Makes it read-only, unless a nocow write is in progress. Returns whether it did.
     pub(crate) fn try_set_read_only(&self) -> bool {
         let closed = self.nocow_writers.try_close();

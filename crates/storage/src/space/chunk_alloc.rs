@@ -386,7 +386,7 @@ impl Space {
         false
     }
 
-    fn fits_reservations_of(&self, kind: BlockGroupType) -> bool {
+    pub(super) fn fits_reservations_of(&self, kind: BlockGroupType) -> bool {
         let info = self.info(kind);
         match kind {
             BlockGroupType::Data => info.fits_groups(),

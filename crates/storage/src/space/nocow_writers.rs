@@ -46,6 +46,15 @@ impl NocowWriters {
         }
     }
 
+    /// Closes the group like [`NocowWriters::close`]. Returns false if it was closed already.
+    pub(super) fn close_once(&self) -> bool {
+        if self.state.fetch_or(READ_ONLY, Ordering::AcqRel) & READ_ONLY != 0 {
+            return false;
+        }
+        self.close();
+        true
+    }
+
     /// Closes the group if no write is in progress.
     pub(super) fn try_close(&self) -> bool {
         let closed = self

@@ -23,6 +23,7 @@ mod freeze;
 mod output;
 mod publish;
 mod rebuild;
+mod relocate;
 mod space_items;
 mod subvolumes;
 
@@ -41,6 +42,7 @@ use ubtrfs_tree::{Change, CommittedRoot, FrozenSet, View, apply};
 use super::failpoint::{Failpoint, reach};
 use super::manager::TransactionManager;
 use super::pending_subvolumes::{PendingSubvolume, Puts};
+use super::relocation::RelocationBatch;
 use super::reservation::EditCounts;
 use super::stats::CommitPhases;
 use super::superblock_edits::SuperblockEdits;
@@ -90,12 +92,16 @@ struct Commit<'v> {
     rebuilt: bool,
     /// Whether deleted subvolumes wait to be freed.
     needs_cleaner: bool,
+    /// The extents that this commit moves.
+    relocation: Option<&'v RelocationBatch>,
     /// The deleted subvolumes that were held at the freeze, and may have been changed since.
     roots_in_use: Vec<RootId>,
     removed_groups: Vec<RemovedGroup>,
     edits: SuperblockEdits,
     /// Entries for the superblock's array of system chunks (key and item).
     new_system_chunks: Vec<Vec<u8>>,
+    /// Chunks to remove from this array.
+    removed_system_chunks: Vec<Logical>,
 }
 
 /// Time since the end of the previous phase.
@@ -148,9 +154,25 @@ impl TransactionManager {
         }
     }
 
+    /// Commits the running transaction, and moves the extents of a batch with it. Commits even without edits.
+    pub(super) fn commit_relocating(&self, batch: &RelocationBatch) -> Result<()> {
+        self.check_may_commit()?;
+        let alone = self.committing.lock();
+        self.check_alive()?;
+        self.commit_with(alone, Some(batch))
+    }
+
     pub(super) fn commit_alone(&self, alone: MutexGuard<'_, ()>) -> Result<()> {
+        self.commit_with(alone, None)
+    }
+
+    fn commit_with(
+        &self,
+        alone: MutexGuard<'_, ()>,
+        batch: Option<&RelocationBatch>,
+    ) -> Result<()> {
         // WRITER-1: `alone` is the lock of `committing`.
-        let outcome = self.commit_or_panic();
+        let outcome = self.commit_or_panic(batch);
         if let Err(error) = &outcome {
             self.abort(error);
         }
@@ -163,8 +185,8 @@ impl TransactionManager {
 
     /// Commits, and converts a panic to an error. Waiting threads then get the error, and no later commit begins with
     /// the half-done changes of this one (WRITER-2).
-    fn commit_or_panic(&self) -> Result<()> {
-        panic::catch_unwind(AssertUnwindSafe(|| self.commit())).unwrap_or_else(|payload| {
+    fn commit_or_panic(&self, batch: Option<&RelocationBatch>) -> Result<()> {
+        panic::catch_unwind(AssertUnwindSafe(|| self.commit(batch))).unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
             Err(Error::CommitPanicked(text.unwrap_or("").to_owned()))
@@ -172,10 +194,10 @@ impl TransactionManager {
     }
 
     /// Commits the running transaction, and makes data durable. The caller holds `committing`.
-    fn commit(&self) -> Result<()> {
+    fn commit(&self, batch: Option<&RelocationBatch>) -> Result<()> {
         let mut lap = Lap::begin();
         let mut phases = *self.counters.phases.lock();
-        let Some(commit) = Commit::freeze(self)? else {
+        let Some(commit) = Commit::freeze(self, batch)? else {
             // There may still be unflushed data that was written in place.
             return self.flush_data();
         };
@@ -192,7 +214,7 @@ impl TransactionManager {
     /// commit.
     pub fn commit_with_pause(&self, frozen: impl FnOnce()) -> Result<bool> {
         let _alone = self.committing.lock();
-        let Some(commit) = Commit::freeze(self)? else {
+        let Some(commit) = Commit::freeze(self, None)? else {
             return Ok(false);
         };
         frozen();
@@ -217,6 +239,8 @@ impl Commit<'_> {
         // A snapshot needs the applied changes of its source.
         self.create_pending_subvolumes()?;
         self.clean_deleted_subvolumes()?;
+        self.join_csums()?;
+        self.relocate()?;
         self.remove_empty_groups()?;
         self.save_device_errors()?;
         lap.end(&mut phases.apply);

@@ -215,9 +215,22 @@ impl DelayedRefs {
         first_key: Key,
     ) {
         assert!(!reference.is_data(), "files do not refer to tree blocks");
+        self.new_unreferenced_block(bytenr, level, owner, first_key);
+        self.edit(bytenr, ExtentShape::Block { level }, |head| {
+            head.changes.add(reference, 1);
+        });
+    }
+
+    /// Adds a tree block like [`DelayedRefs::new_block`], whose references [`DelayedRefs::change`] adds.
+    pub(crate) fn new_unreferenced_block(
+        &mut self,
+        bytenr: Logical,
+        level: u8,
+        owner: RootId,
+        first_key: Key,
+    ) {
         self.edit(bytenr, ExtentShape::Block { level }, |head| {
             head.set_new(NewExtent::Block { owner, first_key });
-            head.changes.add(reference, 1);
         });
     }
 

@@ -18,6 +18,7 @@
 
 mod item;
 mod keyed;
+mod record;
 
 use std::collections::BTreeMap;
 
@@ -30,6 +31,7 @@ use ubtrfs_tree::{Cursor, View};
 use crate::error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result};
 use item::ExtentItem;
 use keyed::KeyedRefs;
+pub(crate) use record::ExtentRecord;
 
 use super::delayed_refs::{Disagreement, Head, NewExtent};
 

@@ -6,6 +6,7 @@
 //! - WRITER-3: the same is true after closing, because another program may use the devices.
 //!
 //! Locks: `gate` first, where groups are used. Then, in this order:
+//! - `extents`: shared in changes of data extents, exclusive for commits that move them;
 //! - `committing`;
 //! - the `way` of `data_flush`: shared for data writes, exclusive for closing;
 //! - `running`: shared in operations, exclusive for the freeze;
@@ -26,6 +27,7 @@ use ubtrfs_tree::MarkWatcher;
 use super::barrier::TransactionBarrier;
 use super::cleaner_state::CleanerState;
 use super::data_flush::DataFlush;
+use super::extent_barrier::ExtentBarrier;
 use super::lifetime::Lifetime;
 use super::log_trees::LogTrees;
 use super::operation_gate::OperationGate;
@@ -51,6 +53,8 @@ pub struct TransactionManager {
     pub(super) running: TransactionBarrier,
     /// Acquired before all other locks.
     pub gate: OperationGate,
+    /// Closed while a commit moves data extents. Acquired before `committing`.
+    pub extents: Arc<ExtentBarrier>,
     pub committing: Mutex<()>,
     /// The last transaction with a durable superblock.
     pub(super) committed: AtomicU64,
@@ -94,6 +98,7 @@ impl TransactionManager {
             reclaim: OnceLock::new(),
             running: TransactionBarrier::new(running),
             gate: OperationGate::default(),
+            extents: Arc::default(),
             committing: Mutex::new(()),
             committed: AtomicU64::new(committed.0),
             pinned_by_epoch: Mutex::default(),

@@ -56,7 +56,7 @@ fn data_that_comes_too_late_is_not_written() {
     let file = recorded.file("f", MIB);
     volume.sync().unwrap();
     let inode = volume.inodes.get(file).unwrap();
-    let held = inode.extents.lock();
+    let held = inode.extents.lock().unwrap();
     let written = thread::scope(|scope| {
         let writing = scope.spawn(|| volume.write_direct(file, 0, &[7; 4096]));
         let is_promised = || {

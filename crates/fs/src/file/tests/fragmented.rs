@@ -170,7 +170,7 @@ fn parts_that_find_no_room_are_cut_into_smaller_ones() {
         .reserve_delalloc(RootId::FS_TREE, WRITE_BYTES, EditEstimate::default())
         .unwrap();
     let inode = volume.inodes.get(id).unwrap();
-    let mut extents = inode.extents.lock();
+    let mut extents = inode.extents.lock().unwrap();
     let job = Job::from_caller(&volume.files, &inode, &mut extents, 0, &bytes, delalloc);
     let Job {
         taken,

@@ -223,7 +223,7 @@ fn a_lock_of_another_thread_would_have_to_be_waited_for() {
     assert!(refused.is_err_and(|error| error.is_would_block()));
     drop(held);
     // As a write-back does.
-    let held = inode.extents.lock();
+    let held = inode.extents.lock().unwrap();
     let refused = scope(|| volume.unlink(top(volume), b"f0"));
     assert!(refused.is_err_and(|error| error.is_would_block()));
     assert_eq!(volume.attr(file).unwrap().nlink, 1);

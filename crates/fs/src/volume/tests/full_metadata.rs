@@ -166,7 +166,7 @@ fn truncation_on_a_full_volume_reserves_what_it_is_about_to_change() {
     fill_up(&volume, &tree);
     let inode = volume.inodes.get(file).unwrap();
     let manager = volume.inodes.transactions().unwrap();
-    let held = inode.extents.lock();
+    let held = inode.extents.lock().unwrap();
     thread::scope(|scope| {
         let cut = scope.spawn(|| volume.truncate(file, 0));
         // Other threads may briefly hold reservations.

@@ -98,14 +98,28 @@ impl<'v> Blocks<'v> {
     }
 
     /// Stages a block (BLOCKS-3). A block that was written early and changes again is written again.
-    fn stage(&mut self, block: TreeBlock) -> Result<()> {
+    pub(super) fn stage(&mut self, block: TreeBlock) -> Result<Block> {
         // COMMIT-4
-        self.store.stage(block)?;
+        let block = self.store.stage(block)?;
         if self.store.is_over_staged_budget() {
-            self.write_staged()
-        } else {
-            Ok(())
+            self.write_staged()?;
         }
+        Ok(block)
+    }
+
+    /// Allocates a place for a block of `tree`.
+    pub(super) fn allocate(&mut self, tree: RootId) -> Result<Logical> {
+        let kind = match tree {
+            RootId::CHUNK_TREE => BlockKind::System,
+            _ => BlockKind::Metadata,
+        };
+        let space = &self.manager.space;
+        let place = space.allocate_block(kind, self.transid)?;
+        // A reused place was charged when it was allocated.
+        if kind == BlockKind::Metadata {
+            self.manager.reservations.charge_block();
+        }
+        Ok(place)
     }
 
     /// Writes all staged blocks in address order.
@@ -316,13 +330,6 @@ impl<'c, 'v> BlockIo<'c, 'v> {
             && node.bytenr() != self.root.bytenr
             && (node.generation() <= self.last_snapshot || relocated)
     }
-
-    fn kind(&self) -> BlockKind {
-        match self.root.tree {
-            RootId::CHUNK_TREE => BlockKind::System,
-            _ => BlockKind::Metadata,
-        }
-    }
 }
 
 impl BlockSink for BlockIo<'_, '_> {
@@ -334,12 +341,7 @@ impl BlockSink for BlockIo<'_, '_> {
         if let Some(place) = spare.and_then(VecDeque::pop_front) {
             return Ok(place);
         }
-        let space = &self.blocks.manager.space;
-        let place = space.allocate_block(self.kind(), self.blocks.transid)?;
-        // A reused place was charged when it was allocated.
-        if self.kind() == BlockKind::Metadata {
-            self.blocks.manager.reservations.charge_block();
-        }
+        let place = self.blocks.allocate(self.root.tree)?;
         self.blocks.allocated.insert(place);
         Ok(place)
     }
@@ -355,7 +357,8 @@ impl BlockSink for BlockIo<'_, '_> {
                 block.first_key,
             );
         }
-        self.blocks.stage(block)
+        self.blocks.stage(block)?;
+        Ok(())
     }
 }
 

@@ -79,6 +79,11 @@ impl Commit<'_> {
         }
         self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
         let deleted = self.deleted_subvolumes()?;
+        // RELOCATE-5: begin with no tree before the batch of this commit, and complete those that were begun.
+        if self.relocation.is_some() && !self.has_partly_dropped_tree()? {
+            self.manager.cleaner.wake();
+            return Ok(());
+        }
         // No space: try again in the next commit.
         let Some(refs) = self.manager.cleaner_refs(self.counts) else {
             self.manager.cleaner.wake();
@@ -98,7 +103,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn deleted_subvolumes(&mut self) -> Result<Vec<RootId>> {
+    pub(super) fn deleted_subvolumes(&mut self) -> Result<Vec<RootId>> {
         let view = self.view(RootId::ROOT_TREE)?;
         let mut cursor = view.cursor();
         let first = Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, 0);

@@ -21,7 +21,6 @@ const MAX_ROUNDS: usize = 1000;
 
 impl Commit<'_> {
     pub(super) fn converge(&mut self) -> Result<()> {
-        self.join_csums()?;
         // The root tree must have the superblock's generation, even if the commit changes nothing else.
         self.tree(RootId::EXTENT_TREE)?.item_is_stale = true;
         for round in 0..MAX_ROUNDS {
@@ -41,7 +40,7 @@ impl Commit<'_> {
     }
 
     /// Applies the pending references to the extent tree. Returns true if there were any.
-    fn run_refs(&mut self) -> Result<bool> {
+    pub(super) fn run_refs(&mut self) -> Result<bool> {
         let sb = self.roots.superblock();
         let context = ExtentContext {
             transid: self.transid,
@@ -65,11 +64,12 @@ impl Commit<'_> {
         Ok(ran)
     }
 
-    fn csum_shape(&self) -> CsumShape {
+    pub(super) fn csum_shape(&self) -> CsumShape {
         CsumShape::of(&self.roots.superblock())
     }
 
-    fn join_csums(&mut self) -> Result<()> {
+    /// Applies the sums of the transaction, joined with their neighbours.
+    pub(super) fn join_csums(&mut self) -> Result<()> {
         let id = RootId::CSUM_TREE;
         let Some(frozen) = self.trees.get(&id).and_then(|tree| tree.frozen.clone()) else {
             return Ok(());

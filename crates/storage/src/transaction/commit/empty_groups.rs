@@ -4,17 +4,28 @@
 //! by a later commit, at the latest when the volume is closed (`Volume::close`).
 
 use ubtrfs_device::chunk_layout::ChunkItem;
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::Key;
 
 use super::Commit;
 use crate::error::Result;
 use crate::space::{BlockGroup, ChunkChange, RemovedGroup, SpaceError, free_space_tree};
+use crate::transaction::relocation::RelocationBatch;
 
 impl Commit<'_> {
     pub(super) fn remove_empty_groups(&mut self) -> Result<()> {
         let space = &self.manager.space;
-        for group in space.unused_groups(self.transid) {
+        let mut unused = space.unused_groups(self.transid);
+        // A group that was emptied on request, of any type.
+        let emptied = self.relocation.and_then(RelocationBatch::emptied);
+        if let Some(group) = emptied.and_then(|start| space.find(start))
+            && group.used() == 0
+            && !unused.iter().any(|other| other.start() == group.start())
+        {
+            unused.push(group);
+        }
+        for group in unused {
             let Some(caches) = self.v1_cache_of(&group)? else {
                 continue;
             };
@@ -46,6 +57,9 @@ impl Commit<'_> {
             let shape = self.free_space_shape(group);
             let changes = free_space_tree::remove_group(&view, &shape)?;
             self.apply_owned(RootId::FREE_SPACE_TREE, &changes)?;
+        }
+        if group.flags().contains(BlockGroupFlags::SYSTEM) {
+            self.removed_system_chunks.push(group.start());
         }
         self.removed_groups.push(removed);
         Ok(())

@@ -10,16 +10,22 @@ use super::blocks::Blocks;
 use super::{Commit, CommitTree};
 use crate::error::Result;
 use crate::transaction::manager::TransactionManager;
+use crate::transaction::relocation::RelocationBatch;
 use crate::transaction::running::RunningTransaction;
 
 impl<'v> Commit<'v> {
     /// Freezes the running transaction and begins its commit. Returns None if there is nothing to commit.
-    pub(super) fn freeze(manager: &'v TransactionManager) -> Result<Option<Commit<'v>>> {
+    ///
+    /// With extents to move there is something to commit.
+    pub(super) fn freeze(
+        manager: &'v TransactionManager,
+        relocation: Option<&'v RelocationBatch>,
+    ) -> Result<Option<Commit<'v>>> {
         let (old, trees, needs_cleaner, roots_in_use) = {
             // RUN-2
             let mut running = manager.running.write();
             let needs_cleaner = manager.cleaner.take_request();
-            if running.running().is_empty() && !needs_cleaner {
+            if running.running().is_empty() && !needs_cleaner && relocation.is_none() {
                 drop(running);
                 // Wake waiting threads even without a freeze: there is nothing to wait for.
                 manager.threads.notify_frozen();
@@ -72,10 +78,12 @@ impl<'v> Commit<'v> {
             dropped_roots: Vec::new(),
             removed_groups: Vec::new(),
             needs_cleaner,
+            relocation,
             roots_in_use,
             rebuilt: false,
             edits,
             new_system_chunks: Vec::new(),
+            removed_system_chunks: Vec::new(),
         }))
     }
 }

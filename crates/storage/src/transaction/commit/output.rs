@@ -2,9 +2,11 @@
 
 use ubtrfs_device::DeviceError;
 use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::item::Chunk;
+use ubtrfs_format::key::DiskKey;
 use ubtrfs_format::superblock::{RootBackup, Superblock};
 use ubtrfs_tree::CommittedRoot;
-use zerocopy::FromZeros;
+use zerocopy::{FromBytes, FromZeros};
 
 use super::Commit;
 use crate::error::{Error, Result};
@@ -66,6 +68,7 @@ impl Commit<'_> {
         sb.chunk_root_generation = chunk.generation.unwrap_or_default().0.into();
         self.manager.space.write_totals(&mut sb);
         self.edits.apply(&mut sb);
+        self.remove_system_chunks(&mut sb);
         self.append_system_chunks(&mut sb)?;
         let slot = (self.transid.0.wrapping_sub(1) % 4) as usize;
         sb.super_roots[slot] = self.root_backup(&sb)?;
@@ -77,6 +80,32 @@ impl Commit<'_> {
             Some(tree) => Ok(Some(tree.root)),
             None => Ok(self.roots.find_tree(id)?.map(|tree| tree.view.committed())),
         }
+    }
+
+    fn remove_system_chunks(&self, sb: &mut Superblock) {
+        if self.removed_system_chunks.is_empty() {
+            return;
+        }
+        let used = (sb.sys_chunk_array_size.get() as usize).min(sb.sys_chunk_array.len());
+        let entries = sb.sys_chunk_array[..used].to_vec();
+        let mut rest = &entries[..];
+        let mut kept = Vec::with_capacity(used);
+        while let Ok((key, chunk)) = DiskKey::read_from_prefix(rest)
+            && let Some((_, stripes, _)) = Chunk::split(chunk)
+        {
+            let len = size_of::<DiskKey>() + size_of::<Chunk>() + size_of_val(stripes);
+            let (entry, after) = rest.split_at(len);
+            if !self
+                .removed_system_chunks
+                .contains(&Logical(key.get().offset))
+            {
+                kept.extend_from_slice(entry);
+            }
+            rest = after;
+        }
+        sb.sys_chunk_array.fill(0);
+        sb.sys_chunk_array[..kept.len()].copy_from_slice(&kept);
+        sb.sys_chunk_array_size = (kept.len() as u32).into();
     }
 
     fn append_system_chunks(&self, sb: &mut Superblock) -> Result<()> {

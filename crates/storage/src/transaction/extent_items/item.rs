@@ -17,11 +17,11 @@ pub(super) struct ExtentItem {
     pub(super) key: Key,
     pub(super) refs: u64,
     pub(super) flags: ExtentFlags,
-    generation: Transid,
+    pub(super) generation: Transid,
     /// The first key and level of a tree block whose item is not skinny.
-    tree_block: Option<TreeBlockInfo>,
+    pub(super) tree_block: Option<TreeBlockInfo>,
     /// By type ascending, then by sequence descending.
-    inline: Vec<InlineRef>,
+    pub(super) inline: Vec<InlineRef>,
 }
 
 impl ExtentItem {

@@ -108,6 +108,7 @@ answers!(engine, EngineError, Cause::Engine, {
     ReadOnly: EngineError::ReadOnly => ROFS, Kind::ReadOnlyFilesystem;
     Aborted: EngineError::Aborted(String::new()) => ROFS, Kind::ReadOnlyFilesystem;
     Closed: EngineError::Closed => ROFS, Kind::ReadOnlyFilesystem;
+    Cancelled: EngineError::Cancelled(Cancelled) => INTR, Kind::Interrupted;
     Forked: EngineError::Forked => BUSY, Kind::ResourceBusy;
     Unwritable: EngineError::Unwritable(String::new()) => ROFS, Kind::ReadOnlyFilesystem;
     Marked: EngineError::Marked(Marks::NONE) => ROFS, Kind::ReadOnlyFilesystem;
