@@ -11,6 +11,7 @@ pub(crate) mod held;
 pub(crate) mod ioctls;
 pub(crate) mod joined;
 pub(crate) mod location;
+pub(crate) mod new_device;
 pub(crate) mod operand;
 pub(crate) mod place;
 pub(crate) mod reason;

@@ -41,7 +41,8 @@ pub trait BlockDevice: Send + Sync + Debug {
     /// Makes all completed writes durable.
     fn flush(&self) -> io::Result<()>;
 
-    /// Truncates or extends an image; new bytes read as zeros. Other devices have a fixed size.
+    /// Truncates or extends an image; new bytes read as zeros. Other devices keep their length, and only a greater one is
+    /// an error.
     fn resize(&self, len_bytes: u64) -> io::Result<()> {
         let _ = len_bytes;
         Err(io::ErrorKind::Unsupported.into())

@@ -329,7 +329,14 @@ impl BlockDevice for FileDevice {
 
     fn resize(&self, len_bytes: u64) -> io::Result<()> {
         if self.is_block {
-            return Err(io::ErrorKind::Unsupported.into());
+            // The device may have grown since it was opened. Seeking is safe, as in `fill_holes`.
+            let found = rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::End(0))?;
+            self.len_bytes.store(found, Ordering::Relaxed);
+            return if len_bytes <= found {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::Unsupported.into())
+            };
         }
         self.file.set_len(len_bytes)?;
         self.len_bytes.store(len_bytes, Ordering::Relaxed);

@@ -30,6 +30,7 @@ mod loop_status;
 mod mark;
 mod memory;
 mod memory_limit;
+mod new_device;
 pub mod nonblocking;
 mod overwrite;
 mod parity;
@@ -66,9 +67,12 @@ pub use find_signatures::{FoundSignature, find_signature, find_signatures};
 pub use loop_device::{LoopDevice, backing_file, forget_pages};
 pub use memory::MemDevice;
 pub use memory_limit::{memory_limit, memory_limit_of_groups, memory_of_machine};
+pub use new_device::empty_device;
 pub use overwrite::check_overwrite;
 pub use parity::{TooManyLost, parity, rebuild};
-pub use pool::{CheckedRead, DeviceInfo, DiscardCounts, ErrorCounts, Pool, PoolOptions, Reached};
+pub use pool::{
+    CheckedRead, DeviceInfo, DiscardCounts, ErrorCounts, MemberDevice, Pool, PoolOptions, Reached,
+};
 pub use process::OpeningProcess;
 pub use random::{random_uuid, random_words};
 pub use read_errors::{ReadErrorKind, ReadErrorRecord};

@@ -21,7 +21,7 @@ use crate::loop_device::loop_on;
 mod tests;
 
 /// The offset of the magic number in a superblock.
-const MAGIC_AT: u64 = 64;
+pub(crate) const MAGIC_AT: u64 = 64;
 
 /// Rejects a file that holds a btrfs volume, or that another program has locked, mounted or attached.
 ///

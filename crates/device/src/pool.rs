@@ -16,6 +16,7 @@ mod checked;
 mod device_checks;
 mod device_errors;
 mod discard;
+mod membership;
 mod mirror_repair;
 mod read;
 mod reading;
@@ -47,6 +48,7 @@ use device_errors::DeviceErrors;
 pub use device_errors::ErrorCounts;
 use discard::DiscardCounters;
 pub use discard::DiscardCounts;
+pub use membership::MemberDevice;
 use mirror_repair::MirrorRepairs;
 use reading::ReadCounters;
 pub use write::Reached;
@@ -137,6 +139,8 @@ struct PresentDevice {
     superblock: Arc<Superblock>,
     /// Set once the device has rejected a discard as unsupported.
     refuses_discards: Arc<AtomicBool>,
+    /// Whether the device has a superblock of the volume. The first commit writes it to a device that joins.
+    has_superblock: Arc<AtomicBool>,
 }
 
 /// The description of a device for listings.

@@ -10,7 +10,9 @@
 
 use std::path::Path;
 
-use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockError};
+use ubtrfs_format::superblock::{
+    MAGIC, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockError,
+};
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -18,6 +20,7 @@ use crate::block_device::BlockDevice;
 use crate::chunk_layout::RESERVED_BYTES;
 use crate::error::{DeviceError, SoundCopy};
 use crate::find_signatures::find_signatures;
+use crate::overwrite::MAGIC_AT;
 use crate::signature::Signature;
 
 #[cfg(test)]
@@ -326,4 +329,26 @@ pub(crate) fn write_superblock_copies(
         }
     }
     written
+}
+
+/// Erases the magic number of every copy within the device, durably.
+pub(crate) fn erase_magic(device: &dyn BlockDevice, path: &Path) -> Result<(), DeviceError> {
+    for offset in SUPERBLOCK_OFFSETS
+        .into_iter()
+        .filter(|&at| has_room(device, at))
+    {
+        let at = offset + MAGIC_AT;
+        let zeros = [0; MAGIC.len()];
+        let written = device.write_at(&zeros, at);
+        written.map_err(|source| DeviceError::WriteRaw {
+            path: path.to_owned(),
+            offset: at,
+            len: zeros.len() as u64,
+            source,
+        })?;
+    }
+    device.flush().map_err(|source| DeviceError::Flush {
+        path: path.to_owned(),
+        source,
+    })
 }

@@ -14,7 +14,7 @@ use ubtrfs_format::maker::Marks;
 use ubtrfs_storage::FileId;
 use ubtrfs_tree::{BuildError, TreeError};
 
-pub use ubtrfs_storage::{ExtentShape, RefError, RefKey, SpaceError};
+pub use ubtrfs_storage::{DeviceSetError, ExtentShape, RefError, RefKey, SpaceError};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -32,6 +32,8 @@ pub enum Error {
     Ref(#[from] RefError),
     #[error(transparent)]
     Space(#[from] SpaceError),
+    #[error(transparent)]
+    DeviceSet(#[from] DeviceSetError),
     #[error("no such file or directory")]
     NotFound,
     #[error("the volume is open for reading only")]
@@ -178,6 +180,7 @@ impl Error {
             Error::Device(error) => error.errno(),
             Error::Tree(error) => error.errno(),
             Error::Space(error) => error.errno(),
+            Error::DeviceSet(error) => error.errno(),
             Error::Thread(source) => errno_of(source),
             Error::DataRead { source, .. } => source.errno(),
             Error::LogRead(source) | Error::LogItem { source, .. } => source.errno(),
@@ -371,6 +374,7 @@ impl From<ubtrfs_storage::Error> for Error {
             Below::Build(source) => Error::Build(source),
             Below::Ref(source) => Error::Ref(source),
             Below::Space(source) => Error::Space(source),
+            Below::DeviceSet(source) => Error::DeviceSet(source),
             Below::Aborted(reason) => Error::Aborted(reason),
             Below::Closed => Error::Closed,
             Below::Forked => Error::Forked,

@@ -21,7 +21,9 @@ mod subvolume;
 mod sync;
 mod volume;
 
-pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
+pub use error::{
+    CorruptItem, DeviceSetError, Error, ExtentShape, RefError, RefKey, Result, SpaceError,
+};
 pub use file::{CacheStats, Durable, EncodedData, Fallocate};
 pub use inode::{
     AtimePolicy, Attr, Compress, CompressError, LookupRefs, SetAttr, SetTime, XattrMode,

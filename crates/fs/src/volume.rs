@@ -7,6 +7,7 @@ mod attributes;
 mod background;
 mod clear_log;
 mod data;
+mod devices;
 mod discard;
 mod group;
 mod lifetime;

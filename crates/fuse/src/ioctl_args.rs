@@ -32,7 +32,10 @@ const fn exchange<T>(nr: u8) -> u32 {
 }
 
 pub const SNAP_CREATE: u32 = give::<VolArgs>(1);
+pub const RESIZE: u32 = give::<VolArgs>(3);
 pub const SYNC: u32 = number(0, BTRFS, 8, 0);
+pub const ADD_DEV: u32 = give::<VolArgs>(10);
+pub const RM_DEV: u32 = give::<VolArgs>(11);
 /// `FICLONERANGE`, which all file systems share.
 pub const CLONE_RANGE: u32 = give::<CloneRange>(13);
 pub const SUBVOL_CREATE: u32 = give::<VolArgs>(14);
@@ -61,6 +64,7 @@ pub const SET_FSLABEL: u32 = give::<Label>(50);
 pub const GET_DEV_STATS: u32 = exchange::<DevStats>(52);
 pub const GET_FEATURES: u32 = take::<Features>(57);
 pub const GET_SUPPORTED_FEATURES: u32 = take::<[Features; 3]>(57);
+pub const RM_DEV_V2: u32 = give::<VolArgsV2>(58);
 pub const LOGICAL_INO_V2: u32 = exchange::<LogicalIno>(59);
 pub const GET_SUBVOL_INFO: u32 = take::<SubvolInfo>(60);
 pub const GET_SUBVOL_ROOTREF: u32 = exchange::<SubvolRootref>(61);
@@ -100,6 +104,8 @@ pub const SEND_OMIT_END_CMD: u64 = 1 << 2;
 /// The version counts; without it the stream is of version 1.
 pub const SEND_VERSION: u64 = 1 << 3;
 pub const SEND_COMPRESSED: u64 = 1 << 4;
+/// In `VolArgsV2`: the name is the id of a device.
+pub const DEVICE_BY_ID: u64 = 1 << 3;
 /// In `VolArgsV2`: the name is an id.
 pub const SPEC_BY_ID: u64 = 1 << 4;
 

@@ -2,6 +2,7 @@
 //!
 //! Variants carry the request and the place of the fault on disk.
 
+mod devices;
 mod refs;
 mod space;
 
@@ -13,6 +14,7 @@ use ubtrfs_format::key::Key;
 use ubtrfs_format::maker::Marks;
 use ubtrfs_tree::{BuildError, TreeError};
 
+pub use devices::DeviceSetError;
 pub use refs::{ExtentShape, RefError, RefKey};
 pub use space::SpaceError;
 
@@ -32,6 +34,8 @@ pub enum Error {
     Ref(#[from] RefError),
     #[error(transparent)]
     Space(#[from] SpaceError),
+    #[error(transparent)]
+    DeviceSet(#[from] DeviceSetError),
     #[error("the volume is read-only since a transaction failed: {0}")]
     Aborted(String),
     #[error("the volume is closed")]

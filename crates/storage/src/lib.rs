@@ -20,7 +20,9 @@ mod sync;
 mod transaction;
 
 pub use backref::{BackRefs, DataExtent, ExtentUser, RootsOfBlocks};
-pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
+pub use error::{
+    CorruptItem, DeviceSetError, Error, ExtentShape, RefError, RefKey, Result, SpaceError,
+};
 pub use file_id::{FileId, IdHasher};
 pub use range_set::RangeSet;
 pub use transaction::failpoint;

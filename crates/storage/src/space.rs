@@ -20,6 +20,7 @@ mod alloc;
 mod block_group;
 mod block_groups;
 mod chunk_alloc;
+mod device_change;
 mod device_set;
 mod emptying;
 mod free_space;
@@ -32,6 +33,7 @@ mod trim;
 mod trim_gate;
 mod trim_totals;
 mod unallocated;
+mod vacate;
 
 #[cfg(test)]
 pub(crate) mod test_volume;
@@ -65,6 +67,7 @@ pub use crate::error::SpaceError;
 pub use alloc::BlockKind;
 pub use block_group::{BlockGroup, FreeSpaceSource, TrimRegion};
 pub use chunk_alloc::RemovedGroup;
+pub use device_change::{DeviceChange, new_device_item};
 pub(crate) use device_set::{ChunkChange, DeviceSet, UsedExtent};
 pub(crate) use emptying::EmptyingGroup;
 pub use free_space::{ExtentRequest, FreeSpace};

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ubtrfs_device::{
     Access, BlockDevice, DeviceClaim, DeviceDiscard, DeviceRead, DeviceWrite, DiscardGeometry,
-    FileDevice as Lower, Holder,
+    FileDevice as Lower, Holder, empty_device,
 };
 
 use crate::error::{Cause, Naming, Result};
@@ -102,6 +102,48 @@ impl FileDevice {
     pub fn signature(&self) -> Result<Option<String>> {
         let found = ubtrfs_device::find_signature(&self.0).naming("read", self.path())?;
         Ok(found.map(|signature| signature.to_string()))
+    }
+
+    /// Returns whether it is a block device, as opposed to a file.
+    ///
+    /// ```
+    /// use ubtrfs::FileDevice;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// # let folder = tempfile::tempdir().expect("there is room");
+    /// # let path = folder.path().join("volume.img");
+    /// assert!(!FileDevice::create_new(&path, 1 << 30)?.is_block());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_block(&self) -> bool {
+        self.0.is_block()
+    }
+
+    /// Erases superblocks and other signatures, durably, as for a device that joins a volume. With `discard`, all
+    /// contents are discarded.
+    ///
+    /// ```
+    /// use ubtrfs::{DeviceAccess, FileDevice, Volume};
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// # let folder = tempfile::tempdir().expect("there is room");
+    /// # let path = folder.path().join("volume.img");
+    /// Volume::create(&path, 1 << 30)?.close()?;
+    /// let device = FileDevice::open(&path, DeviceAccess::Write)?;
+    /// device.erase(true)?;
+    /// assert_eq!(device.signature()?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read or written.
+    pub fn erase(&self, discard: bool) -> Result<()> {
+        let len_bytes = self.0.len_bytes();
+        let erased = empty_device(&self.0, self.path(), len_bytes, discard);
+        erased.naming("erase", self.path())
     }
 }
 

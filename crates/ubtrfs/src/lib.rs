@@ -225,6 +225,7 @@ mod changes;
 mod checking;
 mod copies;
 mod damage;
+mod devices;
 mod dir;
 mod dir_builder;
 mod discarding;
@@ -265,6 +266,7 @@ pub use checking::{
     Severity,
 };
 pub use copies::CopyOptions;
+pub use devices::NewDevice;
 pub use dir::{Dir, SubvolumePlace};
 pub use dir_builder::DirBuilder;
 pub use discarding::{DiscardLimits, TrimOptions};

@@ -11,11 +11,8 @@ const ABSENT: [(&str, &[&str]); 5] = [
         "",
         &["balance", "qgroup", "quota", "replace", "restore", "scrub"],
     ),
-    ("device", &["add", "delete", "remove", "replace"]),
-    (
-        "filesystem",
-        &["balance", "defragment", "mkswapfile", "resize"],
-    ),
+    ("device", &["replace"]),
+    ("filesystem", &["balance", "defragment", "mkswapfile"]),
     ("inspect-internal", &["map-swapfile"]),
     (
         "rescue",

@@ -1,6 +1,8 @@
 //! `ubtrfs device`: the devices of a volume.
 
+mod add;
 mod ready;
+pub(crate) mod remove;
 mod scan;
 mod stats;
 mod usage;
@@ -8,7 +10,7 @@ mod usage;
 use crate::presentation::console::Console;
 use crate::volume_access::ioctls::ByIoctls;
 
-/// Show the devices of a volume
+/// Show the devices of a volume, add and remove them
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Device {
@@ -18,7 +20,10 @@ pub(crate) struct Device {
 
 #[derive(Debug, clap::Subcommand)]
 enum DeviceCommand {
+    Add(add::Add),
     Ready(ready::Ready),
+    #[command(visible_alias = "delete")]
+    Remove(remove::Remove),
     Scan(scan::Scan),
     Stats(stats::Stats),
     Usage(usage::Usage),
@@ -34,6 +39,8 @@ impl Device {
 
     pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
         match &self.command {
+            DeviceCommand::Add(command) => Some(command),
+            DeviceCommand::Remove(command) => Some(command),
             DeviceCommand::Stats(command) => Some(command),
             DeviceCommand::Usage(command) => Some(command),
             _ => None,
@@ -42,7 +49,9 @@ impl Device {
 
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match &self.command {
+            DeviceCommand::Add(command) => command.run(console),
             DeviceCommand::Ready(command) => command.run(),
+            DeviceCommand::Remove(command) => command.run(console),
             DeviceCommand::Scan(command) => command.run(console),
             DeviceCommand::Stats(command) => command.run(console),
             DeviceCommand::Usage(command) => command.run(console),

@@ -5,6 +5,7 @@ mod discard;
 mod du;
 pub(crate) mod label;
 mod remount;
+mod resize;
 mod show;
 mod stats;
 mod sync;
@@ -14,7 +15,7 @@ mod usage;
 use crate::presentation::console::Console;
 use crate::volume_access::ioctls::ByIoctls;
 
-/// Show what a volume is made of and how full it is, label it, trim it
+/// Show what a volume is made of and how full it is, label, resize and trim it
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Filesystem {
@@ -30,6 +31,7 @@ enum FilesystemCommand {
     Label(label::Label),
     #[command(hide = true)]
     Remount(remount::Remount),
+    Resize(resize::Resize),
     Show(show::Show),
     Stats(stats::Stats),
     Sync(sync::Sync),
@@ -55,6 +57,7 @@ impl Filesystem {
             FilesystemCommand::Df(command) => Some(command),
             FilesystemCommand::Du(command) => Some(command),
             FilesystemCommand::Label(command) => Some(command),
+            FilesystemCommand::Resize(command) => Some(command),
             FilesystemCommand::Show(command) => Some(command),
             FilesystemCommand::Sync(command) => Some(command),
             FilesystemCommand::Trim(command) => Some(command),
@@ -70,6 +73,7 @@ impl Filesystem {
             FilesystemCommand::Du(command) => command.run(console),
             FilesystemCommand::Label(command) => command.run(console),
             FilesystemCommand::Remount(command) => command.run(),
+            FilesystemCommand::Resize(command) => command.run(console),
             FilesystemCommand::Show(command) => command.run(console),
             FilesystemCommand::Stats(command) => command.run(console),
             FilesystemCommand::Sync(command) => command.run(),

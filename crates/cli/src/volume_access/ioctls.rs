@@ -8,6 +8,7 @@
 //! commands themselves (`ByIoctls`, in their files), and the decision to use ioctls (`control::client`).
 
 mod data;
+mod device_changes;
 mod devices;
 mod extents;
 mod kernel_target;

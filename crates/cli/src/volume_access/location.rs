@@ -489,7 +489,7 @@ impl DeviceOptions {
 }
 
 /// Returns whether two paths lead to the same file or device.
-fn is_same_file(a: &Path, b: &Path) -> bool {
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     let identity = |path: &Path| {
         let metadata = path.metadata().ok()?;
         Some(match metadata.rdev() {

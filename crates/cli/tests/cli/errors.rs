@@ -582,12 +582,8 @@ fn commands_that_only_btrfs_progs_has_are_refused_by_name() {
         ("rescue clear-space-cache v1 x", "rescue clear-space-cache"),
         ("restore x /", "restore"),
         ("--format json scrub start -B /", "scrub"),
-        ("device add x /", "device add"),
-        ("dev rem x /", "device remove"),
-        ("device delete x /", "device delete"),
         ("device replace start a b /", "device replace"),
         ("filesystem defragment -r /", "filesystem defragment"),
-        ("fi resize -1G /", "filesystem resize"),
         ("filesystem mkswapfile x", "filesystem mkswapfile"),
         (
             "inspect-internal map-swapfile x",

@@ -3,6 +3,7 @@
 //! Invariants
 //! - HOLE-1: holes begin after the first MiB, and start and end at multiples of the stripe length. They neither touch
 //!   each other nor overlap a device extent that is in use.
+//! - HOLE-2: no hole reaches beyond the limit of its device, which is its size unless the end is closed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,6 +36,10 @@ pub struct DeviceHoles {
     holes: BTreeMap<u64, u64>,
     /// The sum of all holes.
     free_bytes: u64,
+    /// HOLE-2
+    limit: u64,
+    /// Unused ranges above the limit.
+    closed: Vec<Range<u64>>,
 }
 
 impl DeviceHoles {
@@ -47,6 +52,8 @@ impl DeviceHoles {
             total_bytes: space.total_bytes,
             holes: BTreeMap::new(),
             free_bytes: 0,
+            limit: space.total_bytes,
+            closed: Vec::new(),
         };
         let mut from = RESERVED_BYTES;
         for (start, len) in extents {
@@ -115,9 +122,52 @@ impl DeviceHoles {
         self.add(start + len, end.unwrap_or(start));
     }
 
+    /// Closes the space from `limit` on: it is no hole until [`DeviceHoles::open`].
+    pub fn close_from(&mut self, limit: u64) {
+        self.limit = limit;
+        for (start, end) in std::mem::take(&mut self.holes) {
+            self.free_bytes -= end - start;
+            self.release(start, end - start);
+        }
+    }
+
+    /// Reverts [`DeviceHoles::close_from`].
+    pub fn open(&mut self) {
+        self.limit = self.total_bytes;
+        for range in std::mem::take(&mut self.closed) {
+            self.release(range.start, range.end - range.start);
+        }
+    }
+
+    /// Sets the size of the device. New space becomes a hole. Space that is cut off must be closed, and unused.
+    pub fn resize(&mut self, total_bytes: u64) {
+        let old = std::mem::replace(&mut self.total_bytes, total_bytes);
+        self.limit = total_bytes;
+        self.closed.clear();
+        if total_bytes > old {
+            // The last, incomplete stripe length may be in use, unless a hole ends before it.
+            let floor = old - old % STRIPE_LEN;
+            let ends_in_hole = self.holes.values().next_back() == Some(&floor);
+            let from = if ends_in_hole {
+                floor
+            } else {
+                old.next_multiple_of(STRIPE_LEN)
+            };
+            self.release(from, total_bytes.saturating_sub(from));
+        }
+    }
+
     /// Returns the space of a stripe, and merges it with adjacent holes.
     pub fn release(&mut self, start: u64, len: u64) {
         let (mut from, mut end) = (start.max(RESERVED_BYTES), start.saturating_add(len));
+        // HOLE-2
+        if end > self.limit {
+            self.closed.push(from.max(self.limit)..end);
+            end = self.limit;
+        }
+        if from >= end {
+            return;
+        }
         if let Some((&before, &before_end)) = self.holes.range(..=from).next_back()
             && before_end >= from
         {

@@ -261,3 +261,31 @@ fn chunks_are_as_large_as_those_of_the_kernel() {
         assert_sizes_of_the_kernel(data, metadata, devices, bytes);
     }
 }
+
+/// HOLE-2
+#[test]
+fn closed_end_of_a_device_is_no_hole_until_it_is_opened() {
+    const MIB: u64 = 1 << 20;
+    let used = [(10 * MIB, 10 * MIB)];
+    let mut device = DeviceHoles::new(device(1, 100 * MIB + 5, &used));
+    let holes = |device: &DeviceHoles| device.holes().collect::<Vec<_>>();
+    let all = [MIB..10 * MIB, 20 * MIB..100 * MIB];
+    assert_eq!(holes(&device), all);
+    device.close_from(50 * MIB);
+    assert_eq!(holes(&device), [MIB..10 * MIB, 20 * MIB..50 * MIB]);
+    // Space of a removed chunk, on both sides of the limit and beyond it.
+    device.take(20 * MIB, 30 * MIB);
+    device.release(20 * MIB, 30 * MIB);
+    device.open();
+    assert_eq!(holes(&device), all);
+    assert_eq!(device.free_bytes(), 89 * MIB);
+
+    device.close_from(50 * MIB);
+    device.resize(50 * MIB);
+    assert_eq!(holes(&device), [MIB..10 * MIB, 20 * MIB..50 * MIB]);
+    device.resize(70 * MIB);
+    assert_eq!(holes(&device), [MIB..10 * MIB, 20 * MIB..70 * MIB]);
+    device.close_from(0);
+    assert_eq!(holes(&device), []);
+    assert_eq!(device.free_bytes(), 0);
+}

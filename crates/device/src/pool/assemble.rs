@@ -132,6 +132,7 @@ fn candidate(
             block,
             superblock,
             refuses_discards: Arc::default(),
+            has_superblock: Arc::new(true.into()),
         },
         given,
     })

@@ -347,8 +347,9 @@ impl Pool {
         // From here on, copies with this generation are our own (DEVICE-CHECKS-2), even if not all of them are written.
         let generation = superblock.generation.get();
         self.generation.fetch_max(generation, Ordering::AcqRel);
+        let joined = self.write_joining(superblock)?;
         // COPIES-1
-        let mut failed = self.write_copies(superblock, Copies::First, between)?;
+        let mut failed = self.write_copies(superblock, Copies::First, &joined, between)?;
         if let Some(error) = self.unless_one_has(superblock, &mut failed) {
             return Err(error.into());
         }
@@ -359,6 +360,38 @@ impl Pool {
             Some(error) => Err(error.into()),
             None => Ok(Reached::of(failed.first)),
         }
+    }
+
+    /// Writes the superblock to the devices that join the volume, durably (MEMBER-2). Returns these devices.
+    fn write_joining(&self, superblock: &Superblock) -> Result<BTreeSet<DevId>, DeviceError> {
+        let mut joined = BTreeSet::new();
+        for device in self.devices.load().values() {
+            let (Some(present), Some(item)) = (&device.present, device.item) else {
+                continue;
+            };
+            if present.has_superblock.load(Ordering::Acquire) {
+                continue;
+            }
+            let own = Superblock {
+                dev_item: item,
+                ..superblock.clone()
+            };
+            let written =
+                write_superblock_copies(&*present.block, &present.path, &own, Copies::First);
+            self.count_written(written.len_bytes);
+            if let Some(error) = written.error {
+                return Err(error);
+            }
+            if !self.options.skips_flushes {
+                present.block.flush().map_err(|source| DeviceError::Flush {
+                    path: present.path.clone(),
+                    source,
+                })?;
+            }
+            present.has_superblock.store(true, Ordering::Release);
+            joined.insert(device.devid);
+        }
+        Ok(joined)
     }
 
     /// Returns the error if the superblock failed on all of its target devices.
@@ -380,7 +413,10 @@ impl Pool {
     /// only logged.
     pub fn write_other_superblocks(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         nonblocking::check()?;
-        self.write_copies(superblock, Copies::Others, || Ok::<_, DeviceError>(()))?;
+        let written = BTreeSet::new();
+        self.write_copies(superblock, Copies::Others, &written, || {
+            Ok::<_, DeviceError>(())
+        })?;
         Ok(())
     }
 
@@ -388,6 +424,7 @@ impl Pool {
         &self,
         superblock: &Superblock,
         copies: Copies,
+        written: &BTreeSet<DevId>,
         mut between: impl FnMut() -> Result<(), E>,
     ) -> Result<FailedDevices, E> {
         let mut is_first = true;
@@ -398,7 +435,7 @@ impl Pool {
             else {
                 continue;
             };
-            if !device.is_target(superblock) {
+            if !device.is_target(superblock) || written.contains(&device.devid) {
                 continue;
             }
             if !is_first {

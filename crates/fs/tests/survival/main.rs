@@ -3,6 +3,7 @@
 //! `UBTRFS_SOAK` selects long runs.
 
 mod damaged;
+mod device_changes;
 mod devices;
 mod engine;
 mod failing_mirror;

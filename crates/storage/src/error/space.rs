@@ -5,6 +5,8 @@ use ubtrfs_device::DeviceError;
 use ubtrfs_format::block_group_flags::{BlockGroupType, Profile};
 use ubtrfs_format::ids::Logical;
 
+use super::devices::DeviceSetError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum SpaceError {
     #[error("no space left on device: {bytes} bytes of {} wanted", kind.name())]
@@ -24,6 +26,8 @@ pub enum SpaceError {
     InUse { start: Logical },
     #[error(transparent)]
     Device(#[from] DeviceError),
+    #[error(transparent)]
+    DeviceSet(#[from] DeviceSetError),
 }
 
 impl SpaceError {
@@ -36,6 +40,7 @@ impl SpaceError {
             SpaceError::NoBlockGroup { .. } => Errno::INVAL,
             SpaceError::InUse { .. } => Errno::BUSY,
             SpaceError::Device(error) => error.errno(),
+            SpaceError::DeviceSet(error) => error.errno(),
         }
     }
 }

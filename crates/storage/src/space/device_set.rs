@@ -25,6 +25,8 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::Superblock;
 use zerocopy::IntoBytes;
 
+use crate::error::DeviceSetError;
+
 #[cfg(test)]
 mod tests;
 
@@ -107,6 +109,69 @@ impl DeviceSet {
         if let Some(device) = self.holes.iter_mut().find(|device| device.devid == devid) {
             device.release(start, len);
         }
+    }
+
+    /// Closes the space of a device from `offset` on, for new chunks.
+    pub(super) fn close_from(&mut self, devid: DevId, offset: u64) {
+        if let Some(device) = self.holes_of(devid) {
+            device.close_from(offset);
+        }
+    }
+
+    /// Reverts [`DeviceSet::close_from`].
+    pub(super) fn open(&mut self, devid: DevId) {
+        if let Some(device) = self.holes_of(devid) {
+            device.open();
+        }
+    }
+
+    fn holes_of(&mut self, devid: DevId) -> Option<&mut DeviceHoles> {
+        self.holes.iter_mut().find(|device| device.devid == devid)
+    }
+
+    /// Adds an empty device with the next devid, and returns its item.
+    pub(super) fn add(&mut self, item: &DevItem) -> DevItem {
+        let last = self.items.keys().next_back();
+        let devid = DevId(last.map_or(0, |last| last.0) + 1);
+        let item = DevItem {
+            devid: devid.0.into(),
+            ..*item
+        };
+        self.items.insert(devid, item);
+        // The largest devid: the list stays sorted.
+        self.holes.push(DeviceHoles::new(DeviceSpace {
+            devid,
+            uuid: item.uuid,
+            total_bytes: item.total_bytes.get(),
+            extents: Vec::new(),
+        }));
+        item
+    }
+
+    /// Sets the size of a device, and returns its item.
+    pub(super) fn resize(
+        &mut self,
+        devid: DevId,
+        total_bytes: u64,
+    ) -> Result<DevItem, DeviceSetError> {
+        let item = self.items.get_mut(&devid);
+        let item = item.ok_or(DeviceSetError::NoSuchDevice(devid))?;
+        item.total_bytes = total_bytes.into();
+        let item = *item;
+        if let Some(device) = self.holes_of(devid) {
+            device.resize(total_bytes);
+        }
+        Ok(item)
+    }
+
+    /// Removes a device without chunks.
+    pub(super) fn remove(&mut self, devid: DevId) {
+        self.items.remove(&devid);
+        self.holes.retain(|device| device.devid != devid);
+    }
+
+    pub(super) fn items(&self) -> Vec<DevItem> {
+        self.items.values().copied().collect()
     }
 
     /// Returns the stripes of a layout, as in a chunk item.

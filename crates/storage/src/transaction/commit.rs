@@ -18,6 +18,7 @@ mod blocks;
 mod cleaner;
 mod converge;
 mod device_errors;
+mod devices;
 mod empty_groups;
 mod freeze;
 mod output;
@@ -242,6 +243,7 @@ impl Commit<'_> {
         self.join_csums()?;
         self.relocate()?;
         self.remove_empty_groups()?;
+        self.change_devices()?;
         self.save_device_errors()?;
         lap.end(&mut phases.apply);
         // From here on, only the trees that describe each other still change.

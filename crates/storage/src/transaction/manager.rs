@@ -27,6 +27,7 @@ use ubtrfs_tree::MarkWatcher;
 use super::barrier::TransactionBarrier;
 use super::cleaner_state::CleanerState;
 use super::data_flush::DataFlush;
+use super::exclusive::ExclusiveTurn;
 use super::extent_barrier::ExtentBarrier;
 use super::lifetime::Lifetime;
 use super::log_trees::LogTrees;
@@ -72,6 +73,7 @@ pub struct TransactionManager {
     pub counters: Counters,
     pub threads: Threads,
     pub cleaner: CleanerState,
+    pub exclusive: ExclusiveTurn,
 }
 
 impl TransactionManager {
@@ -114,6 +116,7 @@ impl TransactionManager {
             counters: Counters::default(),
             threads: Threads::default(),
             cleaner: CleanerState::default(),
+            exclusive: ExclusiveTurn::default(),
             discard,
             space,
         })

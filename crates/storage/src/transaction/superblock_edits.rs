@@ -3,6 +3,8 @@
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::superblock::{LABEL_SIZE, Superblock};
 
+use crate::space::DeviceChange;
+
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +23,8 @@ pub struct SuperblockEdits {
     pub log_replayed: bool,
     /// Error counts of devices were reset. Every commit saves changed counts; this flag only causes a commit.
     pub device_errors_changed: bool,
+    /// Devices that join, leave or get another size.
+    pub(crate) device_changes: Vec<DeviceChange>,
 }
 
 impl SuperblockEdits {
@@ -41,6 +45,7 @@ impl SuperblockEdits {
             && !self.uuid_tree_made
             && !self.log_replayed
             && !self.device_errors_changed
+            && self.device_changes.is_empty()
     }
 
     /// Applies the edits to a superblock, whose generation is already set to the transid of the commit.

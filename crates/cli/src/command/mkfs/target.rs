@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use rustix::fs::{major, minor};
-use ubtrfs::{BlockDevice, DeviceAccess, FileDevice};
+use ubtrfs::{BlockDevice, FileDevice};
 
 use crate::presentation::console::Console;
+use crate::volume_access::new_device::open_new_device;
 use crate::volume_access::reason::Reasoned;
 
 #[derive(Debug)]
@@ -70,11 +71,7 @@ impl Target {
         force: bool,
         console: &mut Console,
     ) -> anyhow::Result<Target> {
-        // Opened for writing, as this detects whether another process uses it.
-        let device = FileDevice::open(path, DeviceAccess::Write).reason()?;
-        if !force {
-            refuse_to_overwrite(path, &device, console)?;
-        }
+        let device = open_new_device(path, force, console)?;
         let len_bytes = device.len_bytes();
         let least = image_bytes.filter(|_| metadata.is_file());
         if let Some(wanted) = byte_count.filter(|&wanted| wanted > len_bytes)
@@ -183,22 +180,6 @@ fn sysfs(metadata: &Metadata) -> Option<PathBuf> {
         .file_type()
         .is_block_device()
         .then(|| PathBuf::from(path))
-}
-
-fn refuse_to_overwrite(
-    path: &Path,
-    device: &FileDevice,
-    console: &mut Console,
-) -> anyhow::Result<()> {
-    let shown = path.display();
-    let found = device.signature().reason();
-    let found = found
-        .with_context(|| format!("probe of {shown} failed, cannot detect existing filesystem"))?;
-    if let Some(signature) = found {
-        console.error(format_args!("{shown} appears to contain {signature}"));
-        bail!("use the -f option to force overwrite of {shown}");
-    }
-    Ok(())
 }
 
 /// Refuses sizes that are too small for a usable volume, in mkfs.btrfs's words.

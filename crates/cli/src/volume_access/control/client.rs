@@ -27,6 +27,7 @@ use super::{GROUPS, RECEIVE, SEND};
 use crate::presentation::clock;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::location::Location;
+use crate::volume_access::new_device::DeviceArgument;
 use crate::volume_access::session::MountPath;
 use crate::volume_access::{stream_input, stream_output};
 
@@ -112,7 +113,7 @@ pub(crate) fn run_elsewhere(
                 is_read_only: path.is_read_only,
             })
             .collect(),
-        args: args.iter().map(|arg| bytes(arg)).collect(),
+        args: args.iter().map(|arg| bytes(&line.resolved(arg))).collect(),
     };
     if group == SEND {
         redirect_output(matches)?;
@@ -181,6 +182,8 @@ struct Line<'a> {
     names: Vec<&'a str>,
     /// Arguments that name a volume, or a path in one.
     locations: Vec<&'a OsStr>,
+    /// Arguments that name a device.
+    devices: Vec<&'a OsStr>,
 }
 
 impl<'a> Line<'a> {
@@ -189,9 +192,12 @@ impl<'a> Line<'a> {
         let mut at = Some((command, matches));
         while let Some((command, matches)) = at {
             for arg in command.get_arguments() {
-                if arg.get_value_parser().type_id() == TypeId::of::<Location>() {
-                    let written = matches.get_raw(arg.get_id().as_str());
-                    line.locations.extend(written.into_iter().flatten());
+                let kind = arg.get_value_parser().type_id();
+                let written = || matches.get_raw(arg.get_id().as_str()).into_iter().flatten();
+                if kind == TypeId::of::<Location>() {
+                    line.locations.extend(written());
+                } else if kind == TypeId::of::<DeviceArgument>() {
+                    line.devices.extend(written());
                 }
             }
             at = matches.subcommand().and_then(|(name, matches)| {
@@ -200,6 +206,15 @@ impl<'a> Line<'a> {
             });
         }
         line
+    }
+
+    /// Returns an argument for the server, whose working directory is another one.
+    fn resolved(&self, argument: &OsStr) -> OsString {
+        if self.devices.contains(&argument) {
+            DeviceArgument::resolve(argument).into()
+        } else {
+            argument.to_owned()
+        }
     }
 
     /// Returns whether a path in a mount of the kernel's btrfs is meant itself, and not as an image that

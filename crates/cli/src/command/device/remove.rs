@@ -1,0 +1,96 @@
+//! `ubtrfs device remove`: removes devices from a volume.
+
+use anyhow::{Context, bail};
+use rustix::io::Errno;
+use ubtrfs::Volume;
+use ubtrfs_fuse::caller::administer_mount;
+
+use crate::presentation::console::Console;
+use crate::volume_access::changes::Changes;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{DeviceOptions, Location, VolumeOptions, is_same_file};
+use crate::volume_access::new_device::DeviceArgument;
+use crate::volume_access::reason::Reasoned;
+
+/// The word for the first device that is missing.
+const MISSING: &str = "missing";
+
+/// Remove devices from a volume
+///
+/// Their superblocks are erased. The profiles of the volume must do with the devices that are left. A device that holds
+/// block groups is not removed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Remove {
+    /// The paths or ids of the devices; "missing" is the first one that is missing
+    #[arg(required = true, value_name = "DEVICE|DEVID")]
+    removed: Vec<DeviceArgument>,
+    #[arg(value_name = "IMAGE")]
+    location: Location,
+    #[command(flatten)]
+    devices: DeviceOptions,
+}
+
+impl Remove {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        if let Some(session) = self.location.session()
+            && let Some(rights) = session.rights()
+        {
+            administer_mount(rights).context("cannot remove devices")?;
+        }
+        let options = VolumeOptions::of_devices(&self.devices);
+        let mut changes = Changes::new(&options);
+        let volume = changes.open(&self.location)?.volume;
+        for device in &self.removed {
+            if let Err(error) = remove(&volume, device).with_context(|| failure(device)) {
+                console.failed(&error);
+            }
+        }
+        drop(volume);
+        changes.commit()
+    }
+}
+
+impl ByIoctls for Remove {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.devices.refuse_for_mount()?;
+        let asked = Asked::open(&self.location)?;
+        for device in &self.removed {
+            let removed = match device.devid() {
+                Some(devid) => asked.remove_device_by_id(devid),
+                None => asked.remove_device(&device.0),
+            };
+            if let Err(error) = removed.with_context(|| failure(device)) {
+                console.failed(&error);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn remove(volume: &Volume, device: &DeviceArgument) -> anyhow::Result<()> {
+    let devid = match device.devid() {
+        Some(devid) => devid,
+        None if device.is(MISSING) => volume.missing_device_id().reason()?,
+        None => devid_of(volume, device)?,
+    };
+    // Dropping the observer's answer is right: the command has no way to cancel.
+    Ok(volume.remove_device(devid, &mut ()).reason()?)
+}
+
+/// Returns the devid of a device of the volume.
+pub(crate) fn devid_of(volume: &Volume, device: &DeviceArgument) -> anyhow::Result<u64> {
+    let devices = volume.devices().into_iter();
+    let mut own = devices.filter_map(|known| Some((known.path?, known.id)));
+    match own.find(|(path, _)| is_same_file(path, &device.0)) {
+        Some((_, devid)) => Ok(devid),
+        None if device.0.exists() => bail!("it is no device of the volume"),
+        None => Err(Errno::NOENT.into()),
+    }
+}
+
+fn failure(device: &DeviceArgument) -> String {
+    match device.devid() {
+        Some(devid) => format!("error removing devid {devid}"),
+        None => format!("error removing device '{}'", device.0.display()),
+    }
+}

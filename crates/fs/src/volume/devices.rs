@@ -1,0 +1,195 @@
+//! Devices that join or leave a volume, or get another size.
+//!
+//! Each change is one commit. Images are extended before it, and truncated after it. The superblocks of a device that
+//! leaves are erased after it. So a power cut at any point leaves a whole volume.
+//!
+//! Not here: the items (`storage::space::device_set`), emptying a new device (`ubtrfs_device::empty_device`).
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use ubtrfs_device::chunk_layout::RESERVED_BYTES;
+use ubtrfs_device::{BlockDevice, DeviceError, DeviceInfo, STRIPE_LEN, nonblocking};
+use ubtrfs_format::ids::DevId;
+use ubtrfs_format::item::DevItem;
+use ubtrfs_storage::space::{DeviceChange, new_device_item};
+use ubtrfs_storage::{DeviceSetError, TransactionManager};
+
+use super::Volume;
+use crate::error::Result;
+
+/// The minimum size of a device: it has room for a superblock and a stripe.
+const MIN_BYTES: u64 = RESERVED_BYTES + STRIPE_LEN;
+
+impl Volume {
+    /// Adds an empty device, and returns its devid. New chunks may be placed on it at once.
+    ///
+    /// Errors: a read-only volume; another change of the devices is in progress; the device is too small; as `sync`.
+    pub fn add_device(&self, path: &Path, block: Arc<dyn BlockDevice>) -> Result<DevId> {
+        let manager = self.device_changes()?;
+        let _turn = manager.exclusive.begin()?;
+        let len_bytes = block.len_bytes();
+        if len_bytes < MIN_BYTES {
+            return Err(DeviceSetError::TooSmall(len_bytes).into());
+        }
+        let item = new_device_item(self.roots.pool(), len_bytes);
+        manager.change_devices(DeviceChange::Add {
+            path: path.to_owned(),
+            block,
+            item,
+        })?;
+        let added = manager.space.device_items().into_iter();
+        let added = added.filter(|found| found.uuid == item.uuid).last();
+        Ok(added.map_or(DevId(0), |item| DevId(item.devid.get())))
+    }
+
+    /// Sets the size of a device, rounded down to sectors. An image grows if needed. If the volume filled it, it is
+    /// truncated to the new size.
+    ///
+    /// Errors:
+    /// - a read-only volume; another change of the devices is in progress;
+    /// - no such device, or it is missing; a block device is smaller;
+    /// - block groups are in the way; as `sync`.
+    pub fn resize_device(&self, devid: DevId, total_bytes: u64) -> Result<()> {
+        let manager = self.device_changes()?;
+        let _turn = manager.exclusive.begin()?;
+        let total_bytes = total_bytes - total_bytes % self.roots.sectorsize();
+        if total_bytes < MIN_BYTES {
+            return Err(DeviceSetError::TooSmall(total_bytes).into());
+        }
+        let item = self.own_item(manager, devid)?;
+        let pool = self.roots.pool();
+        let member = pool.present_device(devid);
+        let member = member.ok_or(DeviceSetError::Missing(devid))?;
+        let old = item.total_bytes.get();
+        let len_bytes = member.block.len_bytes();
+        let change = DeviceChange::Resize { devid, total_bytes };
+        if total_bytes >= old {
+            if len_bytes < total_bytes {
+                extend(&*member.block, &member.path, devid, total_bytes)?;
+            }
+            return Ok(manager.change_devices(change)?);
+        }
+        vacate(manager, devid, total_bytes)?;
+        let changed = manager.change_devices(change);
+        changed.inspect_err(|_| manager.space.open_device(devid))?;
+        // Bytes behind the volume are not its own.
+        if len_bytes < old + self.roots.sectorsize()
+            && let Err(error) = member.block.resize(total_bytes)
+        {
+            let path = member.path.display();
+            tracing::warn!(%path, %error, "the image keeps its length");
+        }
+        Ok(())
+    }
+
+    /// Removes a device. It must have no chunks.
+    ///
+    /// Errors:
+    /// - a read-only volume; another change of the devices is in progress;
+    /// - no such device; the profiles need it;
+    /// - block groups are in the way; as `sync`.
+    pub fn remove_device(&self, devid: DevId) -> Result<()> {
+        let manager = self.device_changes()?;
+        let _turn = manager.exclusive.begin()?;
+        self.check_profiles_without_one(manager)?;
+        self.own_item(manager, devid)?;
+        let pool = self.roots.pool();
+        let member = pool.present_device(devid);
+        let is_other = |device: &DeviceInfo| !device.is_missing() && device.devid != devid;
+        if member.is_some() && !pool.devices().iter().any(is_other) {
+            return Err(DeviceSetError::OnlyDevice.into());
+        }
+        vacate(manager, devid, 0)?;
+        let changed = manager.change_devices(DeviceChange::Remove { devid });
+        changed.inspect_err(|_| manager.space.open_device(devid))?;
+        // Only now: until the commit, the volume needs the device.
+        if let Some(member) = member
+            && let Err(error) = member.erase_superblocks()
+        {
+            let path = member.path.display();
+            tracing::warn!(%path, %error, "the superblocks of the removed device could not be erased");
+        }
+        Ok(())
+    }
+
+    /// Returns the first missing device.
+    ///
+    /// Errors: the profiles need all devices, or none is missing.
+    pub fn missing_device(&self) -> Result<DevId> {
+        self.check_profiles_without_one(self.device_changes()?)?;
+        let devices = self.roots.pool().devices().into_iter();
+        let mut missing = devices.filter(DeviceInfo::is_missing);
+        let first = missing.next().ok_or(DeviceSetError::NoneMissing)?;
+        Ok(first.devid)
+    }
+
+    /// Fails unless the devices can be changed now.
+    pub fn check_device_changes(&self) -> Result<()> {
+        let _turn = self.device_changes()?.exclusive.begin()?;
+        Ok(())
+    }
+
+    fn device_changes(&self) -> Result<&Arc<TransactionManager>> {
+        nonblocking::check()?;
+        let manager = self.inodes.transactions()?;
+        manager.check_alive()?;
+        Ok(manager)
+    }
+
+    /// Returns the item of a device that is not of a seed.
+    fn own_item(&self, manager: &TransactionManager, devid: DevId) -> Result<DevItem> {
+        let mut items = manager.space.device_items().into_iter();
+        let item = items.find(|item| item.devid.get() == devid.0);
+        let item = item.ok_or(DeviceSetError::NoSuchDevice(devid))?;
+        if item.fsid == *self.roots.superblock().metadata_fsid() {
+            Ok(item)
+        } else {
+            Err(DeviceSetError::OfSeed(devid).into())
+        }
+    }
+
+    /// Fails if a profile in use needs all devices.
+    fn check_profiles_without_one(&self, manager: &TransactionManager) -> Result<()> {
+        let left = manager.space.device_items().len().saturating_sub(1);
+        let chunks = self.roots.pool().chunk_map().all();
+        let profiles: BTreeSet<_> = chunks.iter().map(|chunk| chunk.profile()).collect();
+        let needing = profiles
+            .into_iter()
+            .find(|profile| profile.min_devices() > left.max(1));
+        match needing {
+            Some(profile) => Err(DeviceSetError::BelowMinimum(profile).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Closes the space of a device from `offset` on, and makes sure that no block group is there.
+fn vacate(manager: &TransactionManager, devid: DevId, offset: u64) -> Result<()> {
+    let groups = manager.space.close_device(devid, offset)?;
+    if groups.is_empty() {
+        return Ok(());
+    }
+    manager.space.open_device(devid);
+    Err(DeviceSetError::InTheWay { devid, groups }.into())
+}
+
+/// Extends an image, or finds that a block device has grown.
+fn extend(block: &dyn BlockDevice, path: &Path, devid: DevId, total_bytes: u64) -> Result<()> {
+    match block.resize(total_bytes) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            let len_bytes = block.len_bytes();
+            Err(DeviceSetError::BeyondDevice { devid, len_bytes }.into())
+        }
+        Err(source) => Err(DeviceError::WriteRaw {
+            path: path.to_owned(),
+            offset: total_bytes,
+            len: 0,
+            source,
+        }
+        .into()),
+    }
+}
