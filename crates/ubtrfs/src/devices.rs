@@ -96,7 +96,7 @@ impl Volume {
     }
 
     /// Sets the size that the volume uses of a device, durably. An image grows if needed, and is truncated to a smaller
-    /// size if the volume filled it.
+    /// size if the volume filled it. Block groups beyond a smaller size are moved first.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -116,7 +116,7 @@ impl Volume {
     ///
     /// - no such device (`NotFound`), or it is missing
     /// - a block device has another size (`FileTooLarge`), or the size is too small (`InvalidInput`)
-    /// - block groups are beyond the new end (`StorageFull`)
+    /// - no space below the new end for the block groups beyond it (`StorageFull`)
     /// - another change of the devices is in progress (`ResourceBusy`)
     /// - `progress` cancelled it (`Interrupted`)
     /// - the errors of [`Volume::sync`]
@@ -128,28 +128,29 @@ impl Volume {
     ) -> Result<()> {
         let mut resize = || -> Caused<()> {
             Watch::new(progress).advance(0)?;
-            let _entered = self.engine().enter();
-            Ok(self.engine().resize_device(DevId(id), total_bytes)?)
+            Ok(self
+                .engine()
+                .resize_device(DevId(id), total_bytes, progress)?)
         };
         resize().naming_alone("resize the volume")
     }
 
-    /// Removes a device from the volume, durably, and erases its superblocks. It must not have block groups.
+    /// Removes a device from the volume, durably, and erases its superblocks. Its block groups are moved to the other
+    /// devices first.
     /// [`Volume::add_device`] has an example.
     ///
     /// # Errors
     ///
     /// - no such device (`NotFound`)
     /// - the profiles of the volume need it, or it is the only one (`InvalidInput`)
-    /// - it has block groups (`StorageFull`)
+    /// - no space for its block groups on the other devices (`StorageFull`)
     /// - another change of the devices is in progress (`ResourceBusy`)
     /// - `progress` cancelled it (`Interrupted`)
     /// - the errors of [`Volume::sync`]
     pub fn remove_device(&self, id: u64, progress: &mut dyn Progress) -> Result<()> {
         let mut remove = || -> Caused<()> {
             Watch::new(progress).advance(0)?;
-            let _entered = self.engine().enter();
-            Ok(self.engine().remove_device(DevId(id))?)
+            Ok(self.engine().remove_device(DevId(id), progress)?)
         };
         remove().naming_alone("remove a device")
     }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
+use ubtrfs::{Event, Progress};
 
 use crate::presentation::delayed_term::DelayedTerm;
 use crate::presentation::error_chain::ErrorChain;
@@ -32,6 +34,8 @@ pub(crate) const COPY_PROGRESS: &str = "{spinner} {binary_bytes} {binary_bytes_p
 pub(crate) const REMOVAL_PROGRESS: &str = "{spinner} {human_pos} removed {wide_msg}";
 /// The progress of a trim.
 pub(crate) const TRIM_PROGRESS: &str = "{spinner} {binary_bytes} trimmed {binary_bytes_per_sec}";
+/// The progress of moving block groups away.
+pub(crate) const MOVING_PROGRESS: &str = "{spinner} {binary_bytes} moved {binary_bytes_per_sec}";
 const PROGRESS_TICK: Duration = Duration::from_millis(100);
 const PROGRESS_HZ: u8 = 20;
 /// Work that ends earlier displays no progress.
@@ -285,6 +289,27 @@ impl Console {
             bar.finish_and_clear();
             progress_line::was_cleared();
         }
+    }
+
+    /// Runs work with an observer that displays its bytes, and cancels it when the client has gone.
+    pub(crate) fn count_bytes<T>(
+        &mut self,
+        template: &str,
+        work: impl FnOnce(&mut dyn Progress) -> T,
+    ) -> T {
+        self.start_progress(template);
+        let outcome = work(&mut |event: &Event<'_>| {
+            if let (Event::Advance { bytes }, Some(bar)) = (event, self.progress()) {
+                bar.inc(*bytes);
+            }
+            if self.client_has_gone() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        self.end_progress();
+        outcome
     }
 
     fn message(&mut self, level: &str, text: impl fmt::Display) {

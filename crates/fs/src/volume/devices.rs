@@ -11,11 +11,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ubtrfs_device::chunk_layout::RESERVED_BYTES;
+use ubtrfs_device::progress::Progress;
 use ubtrfs_device::{BlockDevice, DeviceError, DeviceInfo, STRIPE_LEN, nonblocking};
-use ubtrfs_format::ids::DevId;
+use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_format::item::DevItem;
 use ubtrfs_storage::space::{DeviceChange, new_device_item};
-use ubtrfs_storage::{DeviceSetError, TransactionManager};
+use ubtrfs_storage::{DeviceSetError, RelocationOptions, TransactionManager};
 
 use super::Volume;
 use crate::error::Result;
@@ -48,11 +49,19 @@ impl Volume {
     /// Sets the size of a device, rounded down to sectors. An image grows if needed. If the volume filled it, it is
     /// truncated to the new size.
     ///
+    /// Block groups beyond a smaller size are moved first. `progress` receives the moved bytes, and can cancel between
+    /// batches.
+    ///
     /// Errors:
     /// - a read-only volume; another change of the devices is in progress;
     /// - no such device, or it is missing; a block device is smaller;
-    /// - block groups are in the way; as `sync`.
-    pub fn resize_device(&self, devid: DevId, total_bytes: u64) -> Result<()> {
+    /// - no space elsewhere for block groups that are in the way; as [`Volume::relocate`] and `sync`.
+    pub fn resize_device(
+        &self,
+        devid: DevId,
+        total_bytes: u64,
+        progress: &mut dyn Progress,
+    ) -> Result<()> {
         let manager = self.device_changes()?;
         let _turn = manager.exclusive.begin()?;
         let total_bytes = total_bytes - total_bytes % self.roots.sectorsize();
@@ -72,7 +81,7 @@ impl Volume {
             }
             return Ok(manager.change_devices(change)?);
         }
-        vacate(manager, devid, total_bytes)?;
+        vacate(manager, devid, total_bytes, progress)?;
         let changed = manager.change_devices(change);
         changed.inspect_err(|_| manager.space.open_device(devid))?;
         // Bytes behind the volume are not its own.
@@ -85,13 +94,14 @@ impl Volume {
         Ok(())
     }
 
-    /// Removes a device. It must have no chunks.
+    /// Removes a device. Its block groups are moved to the others first. `progress` receives the moved bytes, and can
+    /// cancel between batches.
     ///
     /// Errors:
     /// - a read-only volume; another change of the devices is in progress;
     /// - no such device; the profiles need it;
-    /// - block groups are in the way; as `sync`.
-    pub fn remove_device(&self, devid: DevId) -> Result<()> {
+    /// - no space elsewhere for its block groups; as [`Volume::relocate`] and `sync`.
+    pub fn remove_device(&self, devid: DevId, progress: &mut dyn Progress) -> Result<()> {
         let manager = self.device_changes()?;
         let _turn = manager.exclusive.begin()?;
         self.check_profiles_without_one(manager)?;
@@ -102,7 +112,7 @@ impl Volume {
         if member.is_some() && !pool.devices().iter().any(is_other) {
             return Err(DeviceSetError::OnlyDevice.into());
         }
-        vacate(manager, devid, 0)?;
+        vacate(manager, devid, 0, progress)?;
         let changed = manager.change_devices(DeviceChange::Remove { devid });
         changed.inspect_err(|_| manager.space.open_device(devid))?;
         // Only now: until the commit, the volume needs the device.
@@ -166,14 +176,47 @@ impl Volume {
     }
 }
 
-/// Closes the space of a device from `offset` on, and makes sure that no block group is there.
-fn vacate(manager: &TransactionManager, devid: DevId, offset: u64) -> Result<()> {
+/// Closes the space of a device from `offset` on, and moves the block groups there away.
+fn vacate(
+    manager: &TransactionManager,
+    devid: DevId,
+    offset: u64,
+    progress: &mut dyn Progress,
+) -> Result<()> {
     let groups = manager.space.close_device(devid, offset)?;
-    if groups.is_empty() {
-        return Ok(());
+    let vacated = move_groups(manager, groups, progress).and_then(|()| {
+        let left = manager.space.groups_above(devid, offset);
+        if left.is_empty() {
+            return Ok(());
+        }
+        let groups = left;
+        Err(DeviceSetError::InTheWay { devid, groups }.into())
+    });
+    if vacated.is_err() {
+        manager.space.open_device(devid);
     }
-    manager.space.open_device(devid);
-    Err(DeviceSetError::InTheWay { devid, groups }.into())
+    vacated
+}
+
+/// Moves the contents of block groups elsewhere and removes the groups, except for those without space elsewhere.
+fn move_groups(
+    manager: &TransactionManager,
+    groups: Vec<Logical>,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let options = RelocationOptions {
+        replaces_last: true,
+        ..RelocationOptions::default()
+    };
+    // New groups are placed at the lowest free addresses, so the highest ones leave first, as in the kernel.
+    for group in groups.into_iter().rev() {
+        match manager.relocate_group(group, &options, progress) {
+            Ok(_) => {}
+            Err(error) if error.is_no_space() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Extends an image, or finds that a block device has grown.

@@ -46,6 +46,7 @@ pub(crate) fn small_batches() -> RelocationOptions {
         batch_extents: 40,
         batch_blocks: 20,
         batch_copies: 200,
+        ..RelocationOptions::default()
     }
 }
 
@@ -56,6 +57,7 @@ pub(crate) fn tiny_batches() -> RelocationOptions {
         batch_extents: 5,
         batch_blocks: 4,
         batch_copies: 20,
+        ..RelocationOptions::default()
     }
 }
 

@@ -43,6 +43,7 @@ pub(crate) fn any_limits(rng: &mut Rng) -> RelocationOptions {
         batch_extents: 1 + rng.below(200) as usize,
         batch_blocks: 1 + rng.below(100) as usize,
         batch_copies: 1 + rng.below(500) as usize,
+        ..RelocationOptions::default()
     }
 }
 

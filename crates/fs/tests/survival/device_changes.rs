@@ -1,12 +1,14 @@
 //! Devices that join, leave, or get another size, with power cuts during each change.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use ubtrfs_device::progress::Event;
 use ubtrfs_device::{
     BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice, Pool, PoolOptions, empty_device,
 };
-use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::ids::{DevId, RootId};
 use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS};
 use ubtrfs_fs::{DeviceSetError, Error, NewInode, Volume};
@@ -111,9 +113,9 @@ fn every_power_cut_during_changes_of_devices_leaves_all_that_was_synced() {
     assert_eq!(devid, DevId(3));
     write(&volume, 1);
     recorder.mark(2u64);
-    volume.resize_device(devid, 350 * MIB).unwrap();
-    volume.resize_device(devid, 400 * MIB).unwrap();
-    volume.remove_device(devid).unwrap();
+    volume.resize_device(devid, 350 * MIB, &mut ()).unwrap();
+    volume.resize_device(devid, 400 * MIB, &mut ()).unwrap();
+    volume.remove_device(devid, &mut ()).unwrap();
     assert!(!has_superblock(&third));
     write(&volume, 2);
     recorder.mark(3u64);
@@ -158,9 +160,11 @@ fn image_grows_with_its_volume_and_is_truncated_after_it() {
     let devices: Devices = vec![Arc::new(image)];
     let volume = open(&devices, &quiet()).unwrap();
     write(&volume, 0);
-    volume.resize_device(DevId(1), 700 * MIB).unwrap();
+    volume.resize_device(DevId(1), 700 * MIB, &mut ()).unwrap();
     assert_eq!(devices[0].len_bytes(), 700 * MIB);
-    volume.resize_device(DevId(1), 290 * MIB + 5000).unwrap();
+    volume
+        .resize_device(DevId(1), 290 * MIB + 5000, &mut ())
+        .unwrap();
     assert_eq!(devices[0].len_bytes(), 290 * MIB + 4096);
     write(&volume, 1);
     volume.close().unwrap();
@@ -182,15 +186,15 @@ fn refused_changes_leave_the_volume_as_it_was() {
         Err(Error::DeviceSet(reason)) => reason,
         other => panic!("{other:?}"),
     };
-    let below = reason(volume.remove_device(DevId(2)));
+    let below = reason(volume.remove_device(DevId(2), &mut ()));
     assert!(matches!(
         below,
         DeviceSetError::BelowMinimum(Profile::Raid1)
     ));
     assert_eq!(below.to_string(), "unable to go below two devices on raid1");
-    let none = reason(volume.resize_device(DevId(7), 900 * MIB));
+    let none = reason(volume.resize_device(DevId(7), 900 * MIB, &mut ()));
     assert!(matches!(none, DeviceSetError::NoSuchDevice(DevId(7))));
-    let way = reason(volume.resize_device(DevId(1), 20 * MIB));
+    let way = reason(volume.resize_device(DevId(1), 20 * MIB, &mut ()));
     assert!(
         matches!(
             way,
@@ -201,11 +205,11 @@ fn refused_changes_leave_the_volume_as_it_was() {
         ),
         "{way}"
     );
-    let small = reason(volume.resize_device(DevId(1), 4096));
+    let small = reason(volume.resize_device(DevId(1), 4096, &mut ()));
     assert!(matches!(small, DeviceSetError::TooSmall(4096)));
-    let third: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(200 * MIB));
+    let third: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(20 * MIB));
     add(&volume, &third);
-    let way = reason(volume.remove_device(DevId(1)));
+    let way = reason(volume.remove_device(DevId(1), &mut ()));
     assert!(
         matches!(
             way,
@@ -217,14 +221,113 @@ fn refused_changes_leave_the_volume_as_it_was() {
         "{way}"
     );
     // Space that was closed in vain is used again.
-    let unallocated = volume.statfs().unwrap().available_bytes;
-    assert!(unallocated > 150 * MIB, "{unallocated}");
+    let available = volume.statfs().unwrap().available_bytes;
+    assert!(available > 150 * MIB, "{available}");
     write(&volume, 1);
     volume.close().unwrap();
     drop(volume);
     let devices = [devices, vec![third]].concat();
-    assert_eq!(totals(&devices), (3, 800 * MIB));
+    assert_eq!(totals(&devices), (3, 620 * MIB));
     check(&devices).unwrap();
+}
+
+#[test]
+fn block_groups_move_off_a_device_that_leaves_and_off_an_end_that_is_cut() {
+    let first = Layout::new(1, 300 * MIB).make();
+    let mut devices = shared(first);
+    let volume = open(&devices, &quiet()).unwrap();
+    for number in 0..20 {
+        write(&volume, number);
+    }
+    let second: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(900 * MIB));
+    add(&volume, &second);
+    let mut moved = 0;
+    let mut count = |event: &Event<'_>| {
+        if let Event::Advance { bytes } = event {
+            moved += bytes;
+        }
+        ControlFlow::Continue(())
+    };
+    volume.remove_device(DevId(1), &mut count).unwrap();
+    assert!(moved >= 60_000_000, "{moved}");
+    assert!(!has_superblock(&devices[0]));
+    write(&volume, 20);
+    volume.resize_device(DevId(2), 500 * MIB, &mut ()).unwrap();
+    assert_eq!(second.len_bytes(), 500 * MIB);
+    volume.close().unwrap();
+    drop(volume);
+    devices = vec![second];
+    assert_eq!(totals(&devices), (1, 500 * MIB));
+    check(&devices).unwrap();
+    let volume = open(&devices, &quiet()).unwrap();
+    assert_eq!(read(&volume), Ok(21));
+}
+
+/// The new data chunk has the profile of the one that left.
+#[test]
+fn empty_last_group_of_data_leaves_its_profile() {
+    let layout = Layout::new(2, 300 * MIB).profiles(Profile::Raid1, Profile::Raid1);
+    let mut devices = shared(layout.make());
+    let volume = open(&devices, &quiet()).unwrap();
+    let third: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(400 * MIB));
+    add(&volume, &third);
+    volume.remove_device(DevId(1), &mut ()).unwrap();
+    let data = |volume: &Volume| {
+        let chunks = volume.pool().chunk_map().all();
+        let mut data = chunks
+            .iter()
+            .filter(|chunk| chunk.flags().contains(BlockGroupFlags::DATA));
+        data.next().map(|chunk| chunk.profile())
+    };
+    assert_eq!(data(&volume), Some(Profile::Raid1));
+    write(&volume, 0);
+    volume.close().unwrap();
+    drop(volume);
+    devices[0] = third;
+    check(&devices).unwrap();
+    let volume = open(&devices, &quiet()).unwrap();
+    assert_eq!(data(&volume), Some(Profile::Raid1));
+    assert_eq!(read(&volume), Ok(1));
+}
+
+#[test]
+fn every_power_cut_while_block_groups_leave_a_device_keeps_all_files() {
+    let layout = Layout::new(2, 300 * MIB).profiles(Profile::Raid1, Profile::Raid1);
+    let recorder = Recorder::new();
+    let made = layout.make().into_iter();
+    let mut devices: Devices = made.map(|device| recorder.device(device) as _).collect();
+    devices.push(recorder.device(MemDevice::new(300 * MIB)));
+    let volume = open(&devices[..2].to_vec(), &quiet()).unwrap();
+    for number in 0..4 {
+        write(&volume, number);
+    }
+    add(&volume, &devices[2]);
+    recorder.mark(1u64);
+    volume.remove_device(DevId(2), &mut ()).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+
+    let recording = recorder.recording();
+    let plan = CrashPlan::new(SEED).since(1u64).random_states(60);
+    let mut counts = [0; 3];
+    for state in recording.crash_states(&plan) {
+        let describe = |error: String| format!("cut {}: {error}", state.number);
+        let all = shared(state.devices.clone());
+        let named = |device: &&Arc<dyn BlockDevice>| has_superblock(device);
+        recover_superblocks(&all.iter().filter(named).cloned().collect());
+        let found = of_volume(&all);
+        check_after_cut(&found).map_err(describe).unwrap();
+        let volume = open(&found, &quiet())
+            .map_err(|error| describe(error.to_string()))
+            .unwrap();
+        assert_eq!(read(&volume).map_err(describe), Ok(4));
+        counts[volume.pool().devices().len() - 1] += 1;
+        volume.close().unwrap();
+    }
+    assert!(
+        counts[1] > 0 && counts[2] > 0,
+        "both sets were seen: {counts:?}"
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub enum DeviceSetError {
     /// Fewer devices could not have chunks of the profile.
     #[error("{}", below_text(*.0))]
     BelowMinimum(Profile),
-    /// Their contents would have to be moved first.
+    /// There is no space elsewhere for them.
     #[error("{}", in_the_way(*.devid, .groups))]
     InTheWay { devid: DevId, groups: Vec<Logical> },
     #[error("the new size {0} is too small")]
@@ -78,5 +78,5 @@ fn in_the_way(devid: DevId, groups: &[Logical]) -> String {
         more => format!(" and {more} more"),
     };
     let named = named.join(", ");
-    format!("block groups of device {devid} are in the way: {named}{more}")
+    format!("no space elsewhere for block groups of device {devid}: {named}{more}")
 }

@@ -115,13 +115,23 @@ impl Space {
     ) -> Result<u64, SpaceError> {
         // First ensure space for the chunk tree, which gets an item for the new chunk.
         if kind != BlockGroupType::System {
-            let system = self.info(BlockGroupType::System);
-            let spare = SYSTEM_SPARE_BLOCKS * u64::from(self.params.nodesize);
-            if system.free_bytes() < system.used.load(Ordering::SeqCst).saturating_add(spare) {
-                self.make_chunk(chunks, BlockGroupType::System, created)?;
-            }
+            self.ensure_system_space(chunks, created)?;
         }
         self.make_chunk(chunks, kind, created)
+    }
+
+    /// Ensures that the chunk tree can be copied, and grow. No reservation counts its blocks.
+    pub(super) fn ensure_system_space(
+        &self,
+        chunks: &mut Chunks,
+        created: Option<Transid>,
+    ) -> Result<(), SpaceError> {
+        let system = self.info(BlockGroupType::System);
+        let spare = SYSTEM_SPARE_BLOCKS * u64::from(self.params.nodesize);
+        if system.free_bytes() < system.used.load(Ordering::SeqCst).saturating_add(spare) {
+            self.make_chunk(chunks, BlockGroupType::System, created)?;
+        }
+        Ok(())
     }
 
     fn make_chunk(
@@ -356,6 +366,21 @@ impl Space {
         }
         let chunk = self.pool.chunk_map().get(start)?;
         Ok(self.unmap(&group, &chunk))
+    }
+
+    /// Creates a group for the transaction if `group` is the last one of its kind.
+    ///
+    /// Errors: no device space.
+    pub(crate) fn replace_last(
+        &self,
+        group: &BlockGroup,
+        transid: Transid,
+    ) -> Result<(), SpaceError> {
+        let mut chunks = self.chunks.lock();
+        if self.is_last_of_kind(group) {
+            self.grow(&mut chunks, group.kind(), Some(transid))?;
+        }
+        Ok(())
     }
 
     /// Returns whether the group is the last one of its kind. The last group preserves the profile for later ones.

@@ -3,7 +3,8 @@
 //! This state is in memory only, like the kernel's read-only groups.
 //!
 //! Invariants
-//! - EMPTYING-1: a group is closed only if all reservations fit without it, with the help of new chunks.
+//! - EMPTYING-1: a group is closed only if all reservations fit without it, with the help of new chunks. The chunk tree
+//!   has no reservations. It has space in other groups first.
 //!
 //! Not here: moving the extents (`commit::relocate`).
 
@@ -49,6 +50,9 @@ impl Space {
         let emptying = EmptyingGroup { group };
         let kind = emptying.group.kind();
         let mut chunks = self.chunks.lock();
+        if kind == BlockGroupType::System {
+            self.ensure_system_space(&mut chunks, None)?;
+        }
         // EMPTYING-1. The group is subtracted before the check (SPACE-INFO-2).
         while !self.fits_reservations_of(kind) {
             let grown = match kind {

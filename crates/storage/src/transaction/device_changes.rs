@@ -12,6 +12,7 @@ impl TransactionManager {
     ///
     /// Errors: no space for the item, or the commit fails.
     pub fn change_devices(&self, change: DeviceChange) -> Result<()> {
+        let _entered = self.gate.enter();
         // A group must not be left with half of a change.
         self.check_may_commit()?;
         let estimate = EditEstimate::items(1).with_global_reserve();

@@ -43,6 +43,8 @@ pub struct RelocationOptions {
     /// Tree blocks that one commit copies: leaves that refer to moved extents, and all blocks above. The last extent of a
     /// batch may exceed it.
     pub batch_copies: usize,
+    /// Whether the last group of a kind is removed as well, after a new one was created in its place.
+    pub replaces_last: bool,
 }
 
 impl Default for RelocationOptions {
@@ -52,6 +54,7 @@ impl Default for RelocationOptions {
             batch_extents: 1024,
             batch_blocks: 512,
             batch_copies: 8192,
+            replaces_last: false,
         }
     }
 }
@@ -89,7 +92,8 @@ impl RelocationReport {
 impl TransactionManager {
     /// Moves all extents out of the block group at `start`, and removes the group. Operations continue.
     ///
-    /// The last group of a kind stays, empty. So does a group with space that slow readers use.
+    /// The last group of a kind stays, empty, unless the options replace it. So does a group with space that slow readers
+    /// use.
     ///
     /// Errors: no such group, or another thread empties it; no space for its extents; damaged trees. Data without
     /// checksum that no device returns. A subvolume that is held as a snapshot. Cancelled by `progress`. All batches so
@@ -260,6 +264,7 @@ impl GroupRun<'_> {
             max_blocks: self.blocks_per_batch,
             max_copied_blocks: self.options.batch_copies.max(1),
             emptied,
+            replaces_last: self.options.replaces_last,
             outcome: Default::default(),
         };
         {

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use ubtrfs::Volume;
 use ubtrfs_fuse::caller::administer_mount;
 
-use crate::presentation::console::Console;
+use crate::presentation::console::{Console, MOVING_PROGRESS};
 use crate::volume_access::changes::Changes;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{DeviceOptions, Location, VolumeOptions, is_same_file};
@@ -17,8 +17,8 @@ const MISSING: &str = "missing";
 
 /// Remove devices from a volume
 ///
-/// Their superblocks are erased. The profiles of the volume must do with the devices that are left. A device that holds
-/// block groups is not removed.
+/// Their block groups are moved to the devices that are left, and their superblocks are erased. The profiles of the
+/// volume must do with the devices that are left.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Remove {
     /// The paths or ids of the devices; "missing" is the first one that is missing
@@ -41,7 +41,7 @@ impl Remove {
         let mut changes = Changes::new(&options);
         let volume = changes.open(&self.location)?.volume;
         for device in &self.removed {
-            if let Err(error) = remove(&volume, device).with_context(|| failure(device)) {
+            if let Err(error) = remove(&volume, device, console).with_context(|| failure(device)) {
                 console.failed(&error);
             }
         }
@@ -67,14 +67,16 @@ impl ByIoctls for Remove {
     }
 }
 
-fn remove(volume: &Volume, device: &DeviceArgument) -> anyhow::Result<()> {
+fn remove(volume: &Volume, device: &DeviceArgument, console: &mut Console) -> anyhow::Result<()> {
     let devid = match device.devid() {
         Some(devid) => devid,
         None if device.is(MISSING) => volume.missing_device_id().reason()?,
         None => devid_of(volume, device)?,
     };
-    // Dropping the observer's answer is right: the command has no way to cancel.
-    Ok(volume.remove_device(devid, &mut ()).reason()?)
+    let removed = console.count_bytes(MOVING_PROGRESS, |progress| {
+        volume.remove_device(devid, progress)
+    });
+    Ok(removed.reason()?)
 }
 
 /// Returns the devid of a device of the volume.

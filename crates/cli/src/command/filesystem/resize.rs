@@ -7,7 +7,7 @@ use serde::Serialize;
 use ubtrfs::Volume;
 use ubtrfs_fuse::caller::administer_mount;
 
-use crate::presentation::console::Console;
+use crate::presentation::console::{Console, MOVING_PROGRESS};
 use crate::presentation::json;
 use crate::presentation::quoting::Escaped;
 use crate::presentation::size_suffix::parse_size;
@@ -26,7 +26,7 @@ const KERNEL_MIN_BYTES: u64 = 256 << 20;
 /// Resize a volume on one of its devices
 ///
 /// An image file grows with its volume, and is truncated after the volume was made smaller. "max" is the size of the
-/// device or file. Block groups beyond a smaller size are in the way.
+/// device or file. Block groups beyond a smaller size are moved first.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Resize {
     /// The new size, or a change of it with a sign; sizes may end with K, M, G, T, P or E. The device is 1 by default
@@ -76,7 +76,9 @@ impl Resize {
     fn resize(&self, volume: &Volume, console: &mut Console) -> anyhow::Result<()> {
         let (device, amount) = self.requested(DeviceSizes::of(volume))?;
         let new_bytes = self.announce(&device, amount, console)?;
-        let resized = volume.resize_device(device.devid, new_bytes, &mut ());
+        let resized = console.count_bytes(MOVING_PROGRESS, |progress| {
+            volume.resize_device(device.devid, new_bytes, progress)
+        });
         resized.reason().with_context(|| self.failure())?;
         self.print_json(&device, new_bytes, console)
     }

@@ -1,11 +1,10 @@
 //! `ubtrfs filesystem trim`: discards free space, like fstrim(8) on a mount.
 
 use std::io::Write;
-use std::ops::ControlFlow;
 
 use anyhow::Context;
 use serde::Serialize;
-use ubtrfs::{Event, TrimOptions, Volume};
+use ubtrfs::{TrimOptions, Volume};
 use ubtrfs_fuse::caller::administer_mount;
 
 use crate::presentation::console::{Console, TRIM_PROGRESS};
@@ -71,22 +70,12 @@ impl Trim {
     }
 
     fn trim(&self, volume: &Volume, console: &mut Console) -> anyhow::Result<u64> {
-        console.start_progress(TRIM_PROGRESS);
         let mut options = TrimOptions::new().start(self.start).min_bytes(self.minimum);
         if let Some(length) = self.length {
             options = options.len(length);
         }
-        let trimmed = volume.trim(&options, &mut |event: &Event<'_>| {
-            if let (Event::Advance { bytes }, Some(bar)) = (event, console.progress()) {
-                bar.inc(*bytes);
-            }
-            if console.client_has_gone() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        });
-        console.end_progress();
+        let trimmed =
+            console.count_bytes(TRIM_PROGRESS, |progress| volume.trim(&options, progress));
         trimmed.reason().with_context(|| self.not_trimmed())
     }
 

@@ -21,9 +21,11 @@ impl Commit<'_> {
         let emptied = self.relocation.and_then(RelocationBatch::emptied);
         if let Some(group) = emptied.and_then(|start| space.find(start))
             && group.used() == 0
-            && !unused.iter().any(|other| other.start() == group.start())
         {
-            unused.push(group);
+            self.replace_if_last(&group)?;
+            if !unused.iter().any(|other| other.start() == group.start()) {
+                unused.push(group);
+            }
         }
         for group in unused {
             let Some(caches) = self.v1_cache_of(&group)? else {
@@ -40,6 +42,19 @@ impl Commit<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Creates another group if the emptied one is the last of its kind, so that it can be removed and later groups keep
+    /// its profile. Without space for that, it stays.
+    fn replace_if_last(&self, emptied: &BlockGroup) -> Result<()> {
+        if !self.relocation.is_some_and(|batch| batch.replaces_last) {
+            return Ok(());
+        }
+        let replaced = self.manager.space.replace_last(emptied, self.transid);
+        match replaced {
+            Ok(()) | Err(SpaceError::NoSpace { .. } | SpaceError::SystemChunkArray) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn forget_chunk(&mut self, group: &BlockGroup, removed: RemovedGroup) -> Result<()> {

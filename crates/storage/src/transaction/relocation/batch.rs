@@ -37,6 +37,8 @@ pub(in crate::transaction) struct RelocationBatch {
     pub(in crate::transaction) max_copied_blocks: usize,
     /// The group to remove, if it is empty.
     pub(in crate::transaction) emptied: Option<Logical>,
+    /// Whether that group is removed even if it is the last one of its kind.
+    pub(in crate::transaction) replaces_last: bool,
     pub(in crate::transaction) outcome: Mutex<BatchOutcome>,
 }
 
