@@ -1277,20 +1277,21 @@ void ubtrfs_transfer_options_free(struct ubtrfs_transfer_options *options);
 /**
  * Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
  *
- * - "preserve": true or false. Sets whether copies preserve owners, modes, times, extended attributes and hard links.
- *   The default is true. With false an existing file is overwritten, and keeps its owner and mode.
+ * - "preserve": true or false. Preserves owners, modes, times, extended attributes and hard links, and replaces
+ *   existing files. This is the default. With false, copies have the permissions of their originals less the umask. In
+ *   a volume they belong to user and group 0. An existing file there is overwritten, and keeps its owner and mode.
  * - "strict_attributes": true or false. Reports each attribute that the destination cannot have as a problem. By
- *   default such attributes are left out.
+ *   default such attributes are left out, and a warning is logged with their names and numbers.
+ * - "reflink": auto, always or never. Sets when copies share the data of their originals. By default they do where
+ *   possible.
+ * - "sparse": auto, always or never. Sets the treatment of holes. By default they are kept. "always" also turns blocks
+ *   of zeros into holes, and "never" fills holes.
  * - "follow": true or false. Copies the target of a symbolic link if the source path is one. Symbolic links below it
  *   are always copied as links.
- * - "contents": true or false. Copies the contents of a directory into an existing one. The error is -ENOTDIR if either
- *   is not a directory.
- * - "umask": an octal number. Sets the permission bits to clear in new files of a volume if modes are not preserved.
- *   They are also cleared in directories that an archive implies but does not contain. The default is 0.
- * - "reflink": auto, always or never. Sets whether copies share the data of their originals. The default, auto, does
- *   where possible.
- * - "sparse": auto, always or never. Sets the treatment of holes: auto keeps them, always also turns blocks of zeros
- *   into holes, and never fills them.
+ * - "contents": true or false. Copies the contents of a directory into an existing directory, which gets the attributes
+ *   of the original. The copy fails if either is not a directory, or the destination does not exist.
+ * - "umask": an octal number. Sets the permission bits to clear in new files of a volume if modes are not preserved,
+ *   like umask(2). The default is 0. Copies on the host use the umask of the process, which is not changed.
  * - "enter_subvolumes": true or false. Removes subvolumes like directories: first their contents, then the empty
  *   subvolume. By default a subvolume counts as a problem.
  */
@@ -1311,10 +1312,12 @@ void ubtrfs_receive_options_free(struct ubtrfs_receive_options *options);
 /**
  * Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
  *
+ * - "max_errors": a number. Sets the number of failed commands that end the call. With 0 all commands are tried; the
+ *   default is 1.
  * - "force_decompress": true or false. Decompresses data that is compressed in the stream, and stores it like other
  *   data.
  * - "strict_attributes": true or false. Fails at attributes of NAS makers, which no other system has. By default they
- *   are left out.
+ *   are left out, and a warning is logged with their names and numbers.
  * - "all_streams": true or false. Receives all concatenated streams. By default nothing after the first stream is read.
  */
 int ubtrfs_receive_options_set(struct ubtrfs_receive_options *options,

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::mem;
 use std::path::PathBuf;
 
-use ubtrfs::{Builder, Checker, MKFS_OPTIONS, Mkfs, OPEN_OPTIONS};
+use ubtrfs::{Builder, Checker, MKFS_OPTIONS, Mkfs, NamedOption, OPEN_OPTIONS};
 
 use crate::arguments::{handle_alone, handle_place, take_back, text};
 use crate::failure::{Failure, Result, status};
@@ -92,7 +92,7 @@ impl<T> OptionRow<T> {
         }
     }
 
-    fn apply(&self, options: &mut T, value: &OsStr) -> Result<()> {
+    pub(crate) fn apply(&self, options: &mut T, value: &OsStr) -> Result<()> {
         (self.set)(options, value).ok_or_else(|| {
             let (name, syntax) = (self.name, self.syntax);
             let value = value.display();
@@ -111,6 +111,16 @@ impl<T> OptionRow<T> {
     }
 }
 
+impl OptionLine {
+    pub(crate) fn of<T>(option: &NamedOption<T>) -> OptionLine {
+        OptionLine {
+            name: option.name(),
+            syntax: option.syntax(),
+            help: option.help(),
+        }
+    }
+}
+
 /// Returns the lines of the header for the options of opening, making and checking, in this order.
 pub fn option_lines() -> [Vec<OptionLine>; 3] {
     let open = OPEN_OPTIONS.iter().map(|option| OptionLine {
@@ -118,11 +128,7 @@ pub fn option_lines() -> [Vec<OptionLine>; 3] {
         syntax: option.kind().syntax(),
         help: format!("{} Default: {}.", option.help(), option.default_value()),
     });
-    let mkfs = MKFS_OPTIONS.iter().map(|option| OptionLine {
-        name: option.name,
-        syntax: option.syntax,
-        help: option.help.into(),
-    });
+    let mkfs = MKFS_OPTIONS.iter().map(OptionLine::of);
     [
         open.collect(),
         mkfs.chain([FORCE.line()]).collect(),
@@ -163,6 +169,11 @@ pub(crate) unsafe fn set_by_name<T>(
     };
     // SAFETY: guaranteed by the caller.
     unsafe { set(options, change) }
+}
+
+/// Returns the failure of an option that the library refuses.
+pub(crate) fn refused(error: ubtrfs::Error) -> Failure {
+    Failure::invalid(&error.reason().to_string())
 }
 
 /// Parses a value.
@@ -257,7 +268,7 @@ pub unsafe extern "C" fn ubtrfs_open_options_set(
         let (name, value) = unsafe { (text(name)?, text(value)?) };
         let builder = options.builder.clone();
         let set = builder.set(&name.to_string_lossy(), value);
-        options.builder = set.map_err(|error| Failure::invalid(&error.reason().to_string()))?;
+        options.builder = set.map_err(refused)?;
         Ok(())
     };
     // SAFETY: see the head of the header.
@@ -297,7 +308,7 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set(
             return FORCE.apply(options, value);
         }
         let set = options.mkfs().set(&name.to_string_lossy(), value);
-        options.mkfs = set.map_err(|error| Failure::invalid(&error.reason().to_string()))?;
+        options.mkfs = set.map_err(refused)?;
         Ok(())
     };
     // SAFETY: see the head of the header.

@@ -3,11 +3,13 @@
 use std::ffi::{c_char, c_int};
 use std::mem;
 
-use ubtrfs::{CopyOptions, ImportOptions, ReceiveOptions, Reflink, RemoveOptions, Sparse};
+use ubtrfs::{
+    COPY_OPTIONS, CopyOptions, ImportOptions, RECEIVE_OPTIONS, ReceiveOptions, RemoveOptions,
+};
 
-use crate::arguments::{handle_place, take_back};
+use crate::arguments::{handle_place, take_back, text};
 use crate::failure::status;
-use crate::options::{OptionLine, OptionRow, parse, set_by_name};
+use crate::options::{OptionLine, OptionRow, parse, refused, set};
 
 /// Options for copying, unpacking or removing a tree. The defaults are the same as for the functions without options.
 #[derive(Debug, Default)]
@@ -23,145 +25,24 @@ pub struct ubtrfs_receive_options {
     pub(crate) options: ReceiveOptions,
 }
 
-impl ubtrfs_transfer_options {
-    fn change(&mut self, change: impl FnOnce(CopyOptions) -> CopyOptions) {
-        self.copy = change(mem::take(&mut self.copy));
-    }
-}
-
-static TRANSFER_OPTIONS: &[OptionRow<ubtrfs_transfer_options>] = &[
-    OptionRow::new(
-        "preserve",
-        "true or false",
-        "Sets whether copies preserve owners, modes, times, extended attributes and hard links. The default is true. \
-         With false an existing file is overwritten, and keeps its owner and mode.",
-        |options, value| {
-            let preserve = parse(value)?;
-            options.change(|copy| copy.preserve(preserve));
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "strict_attributes",
-        "true or false",
-        "Reports each attribute that the destination cannot have as a problem. By default such attributes are left out.",
-        |options, value| {
-            let strict = parse(value)?;
-            options.change(|copy| copy.strict_attributes(strict));
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "follow",
-        "true or false",
-        "Copies the target of a symbolic link if the source path is one. Symbolic links below it are always copied as \
-         links.",
-        |options, value| {
-            let follow = parse(value)?;
-            options.change(|copy| copy.follow(follow));
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "contents",
-        "true or false",
-        "Copies the contents of a directory into an existing one. The error is -ENOTDIR if either is not a directory.",
-        |options, value| {
-            let contents = parse(value)?;
-            options.change(|copy| copy.contents(contents));
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "umask",
-        "an octal number",
-        "Sets the permission bits to clear in new files of a volume if modes are not preserved. They are also cleared \
-         in directories that an archive implies but does not contain. The default is 0.",
-        |options, value| {
-            let umask = u32::from_str_radix(value.to_str()?, 8).ok()?;
-            options.change(|copy| copy.umask(umask));
-            options.import = mem::take(&mut options.import).umask(umask);
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "reflink",
-        "auto, always or never",
-        "Sets whether copies share the data of their originals. The default, auto, does where possible.",
-        |options, value| {
-            let reflink = match value.to_str()? {
-                "auto" => Reflink::Auto,
-                "always" => Reflink::Always,
-                "never" => Reflink::Never,
-                _ => return None,
-            };
-            options.change(|copy| copy.reflink(reflink));
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "sparse",
-        "auto, always or never",
-        "Sets the treatment of holes: auto keeps them, always also turns blocks of zeros into holes, and never fills \
-         them.",
-        |options, value| {
-            let sparse = match value.to_str()? {
-                "auto" => Sparse::Auto,
-                "always" => Sparse::Always,
-                "never" => Sparse::Never,
-                _ => return None,
-            };
-            options.change(|copy| copy.sparse(sparse));
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "enter_subvolumes",
-        "true or false",
-        "Removes subvolumes like directories: first their contents, then the empty subvolume. By default a subvolume \
-         counts as a problem.",
-        |options, value| {
-            options.remove = options.remove.enter_subvolumes(parse(value)?);
-            Some(())
-        },
-    ),
-];
-
-static RECEIVE_OPTIONS: &[OptionRow<ubtrfs_receive_options>] = &[
-    OptionRow::new(
-        "force_decompress",
-        "true or false",
-        "Decompresses data that is compressed in the stream, and stores it like other data.",
-        |options, value| {
-            options.options = options.options.force_decompress(parse(value)?);
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "strict_attributes",
-        "true or false",
-        "Fails at attributes of NAS makers, which no other system has. By default they are left out.",
-        |options, value| {
-            options.options = options.options.strict_attributes(parse(value)?);
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "all_streams",
-        "true or false",
-        "Receives all concatenated streams. By default nothing after the first stream is read.",
-        |options, value| {
-            options.options = options.options.all_streams(parse(value)?);
-            Some(())
-        },
-    ),
-];
+static ENTER_SUBVOLUMES: OptionRow<ubtrfs_transfer_options> = OptionRow::new(
+    "enter_subvolumes",
+    "true or false",
+    "Removes subvolumes like directories: first their contents, then the empty subvolume. By default a subvolume counts \
+     as a problem.",
+    |options, value| {
+        options.remove = options.remove.enter_subvolumes(parse(value)?);
+        Some(())
+    },
+);
+const UMASK: &str = "umask";
 
 /// Returns the lines of the header for the options of transfers and of receiving, in this order.
 pub fn transfer_option_lines() -> [Vec<OptionLine>; 2] {
+    let copy = COPY_OPTIONS.iter().map(OptionLine::of);
     [
-        TRANSFER_OPTIONS.iter().map(OptionRow::line).collect(),
-        RECEIVE_OPTIONS.iter().map(OptionRow::line).collect(),
+        copy.chain([ENTER_SUBVOLUMES.line()]).collect(),
+        RECEIVE_OPTIONS.iter().map(OptionLine::of).collect(),
     ]
 }
 
@@ -193,8 +74,25 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_set(
     name: *const c_char,
     value: *const c_char,
 ) -> c_int {
+    let change = |options: &mut ubtrfs_transfer_options| {
+        // SAFETY: see the head of the header.
+        let (name, value) = unsafe { (text(name)?, text(value)?) };
+        if name == ENTER_SUBVOLUMES.name {
+            return ENTER_SUBVOLUMES.apply(options, value);
+        }
+        let set = options.copy.clone().set(&name.to_string_lossy(), value);
+        options.copy = set.map_err(refused)?;
+        if name == UMASK
+            && let Some(umask) = value
+                .to_str()
+                .and_then(|text| u32::from_str_radix(text, 8).ok())
+        {
+            options.import = mem::take(&mut options.import).umask(umask);
+        }
+        Ok(())
+    };
     // SAFETY: see the head of the header.
-    unsafe { set_by_name(TRANSFER_OPTIONS, options, name, value) }
+    unsafe { set(options, change) }
 }
 
 /// Creates options for receiving streams.
@@ -225,6 +123,13 @@ pub unsafe extern "C" fn ubtrfs_receive_options_set(
     name: *const c_char,
     value: *const c_char,
 ) -> c_int {
+    let change = |options: &mut ubtrfs_receive_options| {
+        // SAFETY: see the head of the header.
+        let (name, value) = unsafe { (text(name)?, text(value)?) };
+        let set = options.options.set(&name.to_string_lossy(), value);
+        options.options = set.map_err(refused)?;
+        Ok(())
+    };
     // SAFETY: see the head of the header.
-    unsafe { set_by_name(RECEIVE_OPTIONS, options, name, value) }
+    unsafe { set(options, change) }
 }

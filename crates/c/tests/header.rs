@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use cbindgen::{Builder, Config, Language, Style};
-use ubtrfs::{MKFS_OPTIONS, OPEN_OPTIONS, OptionKind};
+use ubtrfs::{COPY_OPTIONS, MKFS_OPTIONS, NamedOption, OPEN_OPTIONS, OptionKind, RECEIVE_OPTIONS};
 
 /// Files with functions or types, in the order of the header.
 const SOURCES: &[&str] = &[
@@ -86,7 +86,7 @@ fn wrapped(text: &str, first: &str, other: &str) -> String {
 
 const PATH_OF_PYTHON: &str = "Union[str, bytes, \"os.PathLike[str]\", \"os.PathLike[bytes]\"]";
 
-/// Returns the classes of the options for opening and of new volumes, for the package for Python.
+/// Returns the classes of options for the package for Python.
 fn options_of_python() -> String {
     let mut text = String::from(PYTHON_HEAD);
     for option in OPEN_OPTIONS {
@@ -107,30 +107,45 @@ fn options_of_python() -> String {
         };
         text += &format!("    {}: {hint}\n", option.name());
     }
-    text += PYTHON_MKFS_HEAD;
-    for option in MKFS_OPTIONS {
-        let line = format!("`{}`: {}", option.name, option.help);
+    for (class, subject, lines) in [
+        ("MkfsOptions", "a new volume", class_lines(MKFS_OPTIONS)),
+        ("CopyOptions", "copies", class_lines(COPY_OPTIONS)),
+        ("ReceiveOptions", "receiving", class_lines(RECEIVE_OPTIONS)),
+    ] {
+        text += &format!("\n\nclass {class}(TypedDict, total=False):\n");
+        text += &format!("    \"\"\"The options of {subject}. None selects a default.\n\n{lines}");
+    }
+    text
+}
+
+/// Returns the documentation and the fields of a class.
+fn class_lines<T>(options: &[NamedOption<T>]) -> String {
+    let mut text = String::new();
+    for option in options {
+        let line = format!("`{}`: {}", option.name(), option.help());
         text += &wrapped(&line, "    - ", "      ");
     }
     text += "    \"\"\"\n\n";
-    for option in MKFS_OPTIONS {
-        let hint = match option.syntax {
+    for option in options {
+        let hint = match option.syntax() {
             "true or false" => "bool".into(),
-            "a number of bytes" | "seconds since 1970" => "Optional[int]".into(),
+            "a number" | "a number of bytes" | "an octal number" | "seconds since 1970" => {
+                "Optional[int]".into()
+            }
             "UID:GID" => "Optional[Tuple[int, int]]".into(),
             "a UUID" => "Optional[_uuid.UUID]".into(),
             "a path" => format!("Optional[{PATH_OF_PYTHON}]"),
             "a path, added to earlier ones" => format!("Iterable[{PATH_OF_PYTHON}]"),
             _ => "Optional[str]".into(),
         };
-        text += &format!("    {}: {hint}\n", option.name);
+        text += &format!("    {}: {hint}\n", option.name());
     }
     text
 }
 
-const PYTHON_HEAD: &str = r#""""The options of `Volume.open` and of new volumes.
+const PYTHON_HEAD: &str = r#""""The options of `Volume.open`, of new volumes, of copies and of receiving.
 
-Generated from the tables in crates/fs/src/volume/options.rs and crates/ubtrfs/src/mkfs/named.rs by `cargo xtask header`.
+Generated from the tables of the library by `cargo xtask header`.
 """
 
 import os
@@ -140,13 +155,6 @@ from typing import Iterable, Optional, Tuple, TypedDict, Union
 
 class OpenOptions(TypedDict, total=False):
     """The options for opening a volume. None selects a default, but a `commit_interval` of None means no interval.
-
-"#;
-
-const PYTHON_MKFS_HEAD: &str = r#"
-
-class MkfsOptions(TypedDict, total=False):
-    """The options of a new volume. None selects a default.
 
 "#;
 

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ubtrfs::{Builder, Mkfs, OPEN_OPTIONS, OpenOption, OptionKind};
+use ubtrfs::{Builder, OPEN_OPTIONS, OpenOption, OptionKind};
 
 use crate::subvolume::path_of;
 
-/// The options of a new volume as names and texts.
-pub(crate) type Making = Vec<(String, Vec<u8>)>;
+/// Options as names and texts.
+pub(crate) type Named = Vec<(String, Vec<u8>)>;
 
 pub(crate) fn paths_of(all: &[Vec<u8>]) -> Vec<PathBuf> {
     all.iter().map(|path| path_of(path).to_owned()).collect()
@@ -55,13 +55,16 @@ pub(crate) fn builder_of(options: &Bound<'_, PyDict>) -> PyResult<Builder> {
     Ok(builder)
 }
 
-/// Returns a new volume with these options.
-pub(crate) fn mkfs_of(making: Making) -> PyResult<Mkfs> {
-    let mut mkfs = Mkfs::default();
-    for (name, text) in making {
-        mkfs = mkfs.set(&name, OsString::from_vec(text)).map_err(invalid)?;
-    }
-    Ok(mkfs)
+/// Sets the named options.
+pub(crate) fn with_named<T>(
+    options: T,
+    named: Named,
+    set: impl Fn(T, &str, OsString) -> ubtrfs::Result<T>,
+) -> PyResult<T> {
+    let mut named = named.into_iter();
+    named.try_fold(options, |options, (name, text)| {
+        set(options, &name, OsString::from_vec(text)).map_err(invalid)
+    })
 }
 
 fn invalid(error: ubtrfs::Error) -> PyErr {

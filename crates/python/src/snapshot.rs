@@ -9,6 +9,7 @@ use ubtrfs::{ChangeKind, ReceiveOptions, SendOptions, Snapshot};
 
 use crate::failure::failed;
 use crate::handle::Handle;
+use crate::options::{Named, with_named};
 use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::subvolume::{Subvolume, bytes_of, path_of};
@@ -68,8 +69,7 @@ pub(crate) fn receive<'py>(
     py: Python<'py>,
     dir: &[u8],
     stream: Py<PyAny>,
-    force_decompress: bool,
-    all_streams: bool,
+    options: Named,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
     let of = tree.handle().get()?;
@@ -77,12 +77,8 @@ pub(crate) fn receive<'py>(
     let mut signals = Signals::new(progress);
     let reader = BufReader::with_capacity(BUFFER_BYTES, &mut stream);
     let observer = &mut signals;
-    let received = py.detach(move || {
-        let options = ReceiveOptions::new()
-            .force_decompress(force_decompress)
-            .all_streams(all_streams);
-        of.receive(path_of(dir), reader, &options, observer)
-    });
+    let options = with_named(ReceiveOptions::new(), options, ReceiveOptions::set)?;
+    let received = py.detach(move || of.receive(path_of(dir), reader, &options, observer));
     signals.take_raised()?;
     let names = stream.outcome(received)?.into_iter();
     Ok(names

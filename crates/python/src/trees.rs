@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use ubtrfs::{CopyOptions, ImportOptions, Problems, RemoveOptions};
 
 use crate::failure::failed_host;
+use crate::options::{Named, with_named};
 use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::subvolume::{Subvolume, bytes_of, path_of};
@@ -34,16 +35,21 @@ fn observed(
     Ok(listed(&problems))
 }
 
+fn copy_options(named: Named) -> PyResult<CopyOptions> {
+    with_named(CopyOptions::new(), named, CopyOptions::set)
+}
+
 #[pyfunction]
 pub(crate) fn copy_tree(
     tree: &Subvolume,
     py: Python<'_>,
     from: &[u8],
     to: &[u8],
+    options: Named,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Listed> {
+    let options = copy_options(options)?;
     observed(tree, py, progress, |of, signals| {
-        let options = CopyOptions::new();
         of.copy_tree(path_of(from), of, path_of(to), &options, signals)
     })
 }
@@ -54,10 +60,11 @@ pub(crate) fn copy_from_host(
     py: Python<'_>,
     host: &[u8],
     to: &[u8],
+    options: Named,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Listed> {
+    let options = copy_options(options)?;
     observed(tree, py, progress, |of, signals| {
-        let options = CopyOptions::new();
         of.copy_from_host(path_of(host), path_of(to), &options, signals)
     })
 }
@@ -68,10 +75,11 @@ pub(crate) fn copy_to_host(
     py: Python<'_>,
     from: &[u8],
     host: &[u8],
+    options: Named,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Listed> {
+    let options = copy_options(options)?;
     observed(tree, py, progress, |of, signals| {
-        let options = CopyOptions::new();
         of.copy_to_host(path_of(from), path_of(host), &options, signals)
     })
 }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use ubtrfs::{BlockGroupKind, Profile, TrimOptions};
+use ubtrfs::{BlockGroupKind, Mkfs, Profile, TrimOptions};
 
 use crate::failure::{failed, failed_in_words, failed_to_make};
 use crate::handle::Handle;
-use crate::options::{Making, builder_of, mkfs_of, paths_of};
+use crate::options::{Named, builder_of, paths_of, with_named};
 use crate::signals::Signals;
 use crate::subvolume::{Subvolume, Time, bytes_of, time_of};
 
@@ -79,7 +79,7 @@ impl Volume {
 }
 
 /// The options of a new volume: for creating it, for opening it, and the progress callable.
-type NewVolume<'py> = (Making, Bound<'py, PyDict>, Option<Py<PyAny>>);
+type NewVolume<'py> = (Named, Bound<'py, PyDict>, Option<Py<PyAny>>);
 
 /// Creates a volume. An exception of the callable or a signal handler takes precedence over the error that it caused.
 fn new_volume(
@@ -89,7 +89,7 @@ fn new_volume(
     make: impl FnOnce(ubtrfs::Builder) -> ubtrfs::Result<ubtrfs::Volume> + Send,
 ) -> PyResult<Volume> {
     let signals = Arc::new(Mutex::new(Signals::new(progress)));
-    let mkfs = mkfs_of(making)?.observe(signals.clone());
+    let mkfs = with_named(Mkfs::default(), making, Mkfs::set)?.observe(signals.clone());
     let builder = builder_of(&opening)?.mkfs(mkfs);
     if builder.is_read_only() {
         return Err(PyValueError::new_err("a new volume is for writing"));

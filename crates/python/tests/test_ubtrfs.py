@@ -489,6 +489,26 @@ def test_page_shows_programs_that_run(tmp_path, monkeypatch, program):
     exec(compile(program, str(PAGE), "exec"), {})
 
 
+def test_copies_take_the_options_of_the_library(root, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "file").write_bytes(bytes(1 << 20))
+    (source / "file").chmod(0o666)
+    (tmp_path / "link").symlink_to(source)
+    root.mkdir("/copy")
+    root.copy_from_host(tmp_path / "link", "/copy", follow=True, contents=True, preserve=False, umask=0o027)
+    assert root.stat("/copy/file").st_mode & 0o777 == 0o640
+    root.copy_tree("/copy/file", "/hole", sparse="always", reflink="never")
+    assert root.stat("/hole").st_blocks == 0
+    with pytest.raises(ValueError) as error:
+        root.copy_tree("/hole", "/again", sparse="seldom")
+    assert str(error.value) == "option 'sparse': bad value 'seldom', expected auto, always or never"
+    with pytest.raises(TypeError):
+        root.copy_to_host("/hole", tmp_path / "back", shown_as="x")
+    with pytest.raises(ValueError):
+        root.receive(io.BytesIO(), max_errors="none")
+
+
 def test_trees_are_copied_and_archived(root, tmp_path):
     source = tmp_path / "source"
     (source / "dir").mkdir(parents=True)

@@ -12,6 +12,7 @@ use ubtrfs_device::progress::Progress;
 use ubtrfs_fs::{Error as EngineError, FileId, FileKind};
 
 use crate::error::{Cause, Caused, Naming, Result};
+use crate::named_option::named_options;
 use crate::subvolume::Subvolume;
 use crate::transfer::copy::{
     Copier, CopyError, CopyOptions as CopierOptions, Destination, FromHost, FromVolume,
@@ -72,63 +73,6 @@ impl CopyOptions {
         CopyOptions::default()
     }
 
-    /// Preserves owners, modes, times, extended attributes and hard links, and replaces existing files. This is the
-    /// default.
-    ///
-    /// With false, copies have the permissions of their originals less the umask. In a volume they belong to user and
-    /// group 0. An existing file there is overwritten, and keeps its owner and mode.
-    #[must_use]
-    pub fn preserve(mut self, preserve: bool) -> CopyOptions {
-        self.copier.preserve = preserve;
-        self
-    }
-
-    /// Reports each attribute that the destination cannot have as a [`Problem`](crate::Problem). By default such
-    /// attributes are left out, and a warning is logged with their names and numbers.
-    #[must_use]
-    pub fn strict_attributes(mut self, strict: bool) -> CopyOptions {
-        self.copier.strict_attributes = strict;
-        self
-    }
-
-    /// Sets when copies share the data of their originals.
-    #[must_use]
-    pub fn reflink(mut self, reflink: Reflink) -> CopyOptions {
-        self.copier.reflink = reflink;
-        self
-    }
-
-    /// Sets the treatment of holes, and of zeros.
-    #[must_use]
-    pub fn sparse(mut self, sparse: Sparse) -> CopyOptions {
-        self.copier.sparse = sparse;
-        self
-    }
-
-    /// Copies the target of a link if the source path is a link. Links below it are always copied as links.
-    #[must_use]
-    pub fn follow(mut self, follow: bool) -> CopyOptions {
-        self.follow = follow;
-        self
-    }
-
-    /// Copies the contents of a directory into an existing directory, which gets the attributes of the original.
-    ///
-    /// The copy fails if either is not a directory (`NotADirectory`), or the destination does not exist (`NotFound`).
-    #[must_use]
-    pub fn contents(mut self, contents: bool) -> CopyOptions {
-        self.contents = contents;
-        self
-    }
-
-    /// Sets the permission bits to clear in new files of a volume if modes are not preserved, like umask(2). The
-    /// default is 0. Copies on the host use the umask of the process, which is not changed.
-    #[must_use]
-    pub fn umask(mut self, umask: u32) -> CopyOptions {
-        self.copier.umask = umask;
-        self
-    }
-
     /// Sets the path of the destination in the message of an error that ends the copy. The default is the path of the
     /// call.
     #[must_use]
@@ -149,6 +93,57 @@ impl CopyOptions {
     }
 }
 
+named_options! {
+    /// The options of copies, which [`CopyOptions::set`] sets by their names.
+    ///
+    /// ```
+    /// use ubtrfs::{COPY_OPTIONS, CopyOptions};
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let mut options = CopyOptions::new();
+    /// for (name, value) in [("reflink", "never"), ("umask", "022")] {
+    ///     options = options.set(name, value)?;
+    /// }
+    /// for option in COPY_OPTIONS {
+    ///     println!("{}={}: {}", option.name(), option.syntax(), option.help());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    COPY_OPTIONS of CopyOptions:
+
+    /// Preserves owners, modes, times, extended attributes and hard links, and replaces existing files. This is the
+    /// default.
+    ///
+    /// With false, copies have the permissions of their originals less the umask. In a volume they belong to user and
+    /// group 0. An existing file there is overwritten, and keeps its owner and mode.
+    preserve: bool => copier.preserve;
+
+    /// Reports each attribute that the destination cannot have as a problem. By default such attributes are left out,
+    /// and a warning is logged with their names and numbers.
+    strict_attributes: bool => copier.strict_attributes;
+
+    /// Sets when copies share the data of their originals. By default they do where possible.
+    reflink: Reflink => copier.reflink;
+
+    /// Sets the treatment of holes. By default they are kept. "always" also turns blocks of zeros into holes, and
+    /// "never" fills holes.
+    sparse: Sparse => copier.sparse;
+
+    /// Copies the target of a symbolic link if the source path is one. Symbolic links below it are always copied as
+    /// links.
+    follow: bool => follow;
+
+    /// Copies the contents of a directory into an existing directory, which gets the attributes of the original.
+    ///
+    /// The copy fails if either is not a directory, or the destination does not exist.
+    contents: bool => contents;
+
+    /// Sets the permission bits to clear in new files of a volume if modes are not preserved, like umask(2). The default
+    /// is 0. Copies on the host use the umask of the process, which is not changed.
+    umask: u32 => copier.umask;
+}
+
 impl Subvolume {
     /// Copies a file, or a directory with all its contents, to a path in this or another subvolume, which may belong to
     /// another volume. Owners, modes, times, extended attributes, hard links and holes are preserved. Data is shared
@@ -161,7 +156,7 @@ impl Subvolume {
     ///
     /// - the file at `to` cannot be replaced or merged with, the volume is full, or `from` does not exist
     /// - `to` is `from` or below it (`InvalidInput`)
-    /// - the errors of [`CopyOptions::contents`]
+    /// - with [`CopyOptions::contents`]: `to` does not exist (`NotFound`), or one is not a directory (`NotADirectory`)
     /// - `progress` cancelled it (`Interrupted`)
     ///
     /// Files that were already copied are kept.

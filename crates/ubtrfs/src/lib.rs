@@ -240,6 +240,7 @@ mod lineage;
 mod metadata;
 mod mkfs;
 mod mkfs_options;
+mod named_option;
 mod new_extents;
 mod opening;
 mod paths;
@@ -265,8 +266,8 @@ pub use checking::{
     CheckFault, CheckFigures, CheckIssue, CheckPlace, CheckReport, Checker, MakerMark, OpenCheck,
     Severity,
 };
-pub use copies::CopyOptions;
 pub use devices::NewDevice;
+pub use copies::{COPY_OPTIONS, CopyOptions};
 pub use dir::{Dir, SubvolumePlace};
 pub use dir_builder::DirBuilder;
 pub use discarding::{DiscardLimits, TrimOptions};
@@ -280,11 +281,12 @@ pub use file_device::FileDevice;
 pub use host_owners::HostOwners;
 pub use lineage::Lineage;
 pub use metadata::{FileFlags, FileTimes, Metadata};
-pub use mkfs::{FilledContents, MKFS_OPTIONS, MadeVolume, Mkfs, MkfsOption, PlannedVolume};
+pub use mkfs::{FilledContents, MKFS_OPTIONS, MadeVolume, Mkfs, PlannedVolume};
 pub use mkfs_options::{CsumType, Feature, FeatureListError, FeatureSet, Geometry, MkfsOptions};
+pub use named_option::NamedOption;
 pub use new_extents::{NewExtent, NewExtents};
 pub use read_dir::{DirEntry, ReadDir};
-pub use receiving::{ReceiveOptions, StreamDump};
+pub use receiving::{RECEIVE_OPTIONS, ReceiveOptions, StreamDump};
 pub use reexports::*;
 pub use removal::RemoveOptions;
 pub use report::{

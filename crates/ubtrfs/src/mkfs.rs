@@ -31,7 +31,7 @@ use crate::subvolume::Access;
 
 mod named;
 
-pub use self::named::{MKFS_OPTIONS, MkfsOption};
+pub use self::named::MKFS_OPTIONS;
 
 /// The description of a new volume: empty or filled, with a random or given identity.
 ///

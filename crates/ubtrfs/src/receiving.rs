@@ -16,6 +16,7 @@ use crate::dir::Dir;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{Caused, Naming, Result};
+use crate::named_option::named_options;
 use crate::subvolume::Subvolume;
 
 /// Options for receiving a stream.
@@ -58,39 +59,29 @@ pub struct ReceiveOptions {
     any_source: bool,
 }
 
+named_options! {
+    /// The options for receiving, which [`ReceiveOptions::set`] sets by their names. [`COPY_OPTIONS`](crate::COPY_OPTIONS)
+    /// has an example.
+    RECEIVE_OPTIONS of ReceiveOptions:
+
+    /// Sets the number of failed commands that end the call. With 0 all commands are tried; the default is 1.
+    max_errors: u64 => options.max_errors;
+
+    /// Decompresses data that is compressed in the stream, and stores it like other data.
+    force_decompress: bool => options.force_decompress;
+
+    /// Fails at attributes of NAS makers, which no other system has. By default they are left out, and a warning is
+    /// logged with their names and numbers.
+    strict_attributes: bool => options.strict_attributes;
+
+    /// Receives all concatenated streams. By default nothing after the first stream is read.
+    all_streams: bool => all_streams;
+}
+
 impl ReceiveOptions {
     /// Creates options for one stream, which ends at the first failed command.
     pub fn new() -> ReceiveOptions {
         ReceiveOptions::default()
-    }
-
-    /// Sets the number of failed commands that end the call. With 0 all commands are tried; the default is 1.
-    #[must_use]
-    pub fn max_errors(mut self, max_errors: u64) -> ReceiveOptions {
-        self.options.max_errors = max_errors;
-        self
-    }
-
-    /// Decompresses data that is compressed in the stream, and stores it like other data.
-    #[must_use]
-    pub fn force_decompress(mut self, force_decompress: bool) -> ReceiveOptions {
-        self.options.force_decompress = force_decompress;
-        self
-    }
-
-    /// Fails at attributes of NAS makers, which no other system has. By default they are left out, and a warning is
-    /// logged with their names and numbers.
-    #[must_use]
-    pub fn strict_attributes(mut self, strict: bool) -> ReceiveOptions {
-        self.options.strict_attributes = strict;
-        self
-    }
-
-    /// Receives all concatenated streams. By default nothing after the first stream is read.
-    #[must_use]
-    pub fn all_streams(mut self, all_streams: bool) -> ReceiveOptions {
-        self.all_streams = all_streams;
-        self
     }
 
     /// Lets the stream of a [`Caller`](crate::Caller) use any read-only subvolume of the volume as its parent, like

@@ -162,7 +162,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "damage escaped handle host_owners lineage reexports",
             "transfer",
             "caller error",
-            "sibling_devices checking file_device metadata mkfs_options",
+            "sibling_devices checking file_device metadata mkfs_options named_option",
             "changes file read_dir",
             "subvolume",
             "dir_builder",

@@ -42,7 +42,7 @@ from typing import (
 
 from . import _ubtrfs
 from ._files import Opened, RawFile, buffered
-from ._options import MkfsOptions, OpenOptions
+from ._options import CopyOptions, MkfsOptions, OpenOptions, ReceiveOptions
 from ._reports import (
     BlockGroups,
     Change,
@@ -67,6 +67,7 @@ __all__ = [
     "Changes",
     "CheckIssue",
     "CheckReport",
+    "CopyOptions",
     "Device",
     "DeviceErrors",
     "DirEntry",
@@ -76,6 +77,7 @@ __all__ = [
     "Problem",
     "Progress",
     "RawFile",
+    "ReceiveOptions",
     "ScandirIterator",
     "Space",
     "Statistics",
@@ -480,22 +482,35 @@ class Subvolume:
     def removexattr(self, path: Path, attribute: Path, *, follow_symlinks: bool = True) -> None:
         self._tree.removexattr(os.fsencode(path), os.fsencode(attribute), follow_symlinks)
 
-    def copy_tree(self, src: Path, dst: Path, *, progress: _Hears = None) -> None:
+    def copy_tree(
+        self, src: Path, dst: Path, *, progress: _Hears = None, **options: "Unpack[CopyOptions]"
+    ) -> None:
         """Copies a file, or a directory with all its contents. Data is shared.
+
+        `CopyOptions` has the other keyword arguments, as for all copies.
 
         If files cannot be copied, the others are, and TransferError is raised at the end. `progress` is called with a
         Progress before each file, after each part of its data and for each problem, as in all long calls. If it raises
         an exception, the call ends with that exception, and completed work is kept.
         """
-        _raise_problems(_ubtrfs.copy_tree(self._tree, os.fsencode(src), os.fsencode(dst), _hearing(progress)))
+        named = _named("copy_tree", CopyOptions, options)
+        _raise_problems(_ubtrfs.copy_tree(self._tree, os.fsencode(src), os.fsencode(dst), named, _hearing(progress)))
 
-    def copy_from_host(self, host: Path, dst: Path, *, progress: _Hears = None) -> None:
-        """Copies a file of the host, or a directory with all its contents, into the volume. Does not follow links."""
-        _raise_problems(_ubtrfs.copy_from_host(self._tree, os.fsencode(host), os.fsencode(dst), _hearing(progress)))
+    def copy_from_host(
+        self, host: Path, dst: Path, *, progress: _Hears = None, **options: "Unpack[CopyOptions]"
+    ) -> None:
+        """Copies a file of the host, or a directory with all its contents, into the volume."""
+        named = _named("copy_from_host", CopyOptions, options)
+        hears = _hearing(progress)
+        _raise_problems(_ubtrfs.copy_from_host(self._tree, os.fsencode(host), os.fsencode(dst), named, hears))
 
-    def copy_to_host(self, src: Path, host: Path, *, progress: _Hears = None) -> None:
+    def copy_to_host(
+        self, src: Path, host: Path, *, progress: _Hears = None, **options: "Unpack[CopyOptions]"
+    ) -> None:
         """Copies a file, or a directory with all its contents, to the host."""
-        _raise_problems(_ubtrfs.copy_to_host(self._tree, os.fsencode(src), os.fsencode(host), _hearing(progress)))
+        named = _named("copy_to_host", CopyOptions, options)
+        hears = _hearing(progress)
+        _raise_problems(_ubtrfs.copy_to_host(self._tree, os.fsencode(src), os.fsencode(host), named, hears))
 
     def remove_tree(self, path: Path, *, enter_subvolumes: bool = False, progress: _Hears = None) -> None:
         """Removes a file, or a directory with all its contents.
@@ -536,17 +551,16 @@ class Subvolume:
         stream: _Readable,
         path: Path = "/",
         *,
-        force_decompress: bool = False,
-        all_streams: bool = False,
         progress: _Hears = None,
+        **options: "Unpack[ReceiveOptions]",
     ) -> List[str]:
         """Creates the subvolumes of a stream, read from a binary file object, in a directory. Returns their names.
 
-        With `force_decompress`, compressed data is decompressed and stored like other data. With `all_streams`, streams
-        after the first are received as well.
+        `ReceiveOptions` has the other keyword arguments.
         """
         hears = _hearing(progress)
-        names = _ubtrfs.receive(self._tree, os.fsencode(path), stream, force_decompress, all_streams, hears)
+        named = _named("receive", ReceiveOptions, options)
+        names = _ubtrfs.receive(self._tree, os.fsencode(path), stream, named, hears)
         return [os.fsdecode(name) for name in names]
 
     def changes_since(self, old: "Subvolume") -> "Changes":
@@ -644,18 +658,25 @@ class MakeOptions(MkfsOptions, OpenOptions, total=False):
     progress: "_Hears"
 
 
-def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs._Making, _ubtrfs._Opening, _ubtrfs._Hears]":
-    making: _ubtrfs._Making = []
+def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs._Named, _ubtrfs._Opening, _ubtrfs._Hears]":
+    making: _ubtrfs._Named = []
     opening: Dict[str, Any] = {}
     for name, value in options.items():
         if name in MkfsOptions.__annotations__:
-            making += [(name, text) for text in _texts(value)]
+            making += [(name, text) for text in _texts(name, value)]
         elif name != "progress":
             opening[name] = value
     return making, _opening(method, opening), _hearing(options.get("progress"))
 
 
-def _texts(value: Any) -> List[bytes]:
+def _named(method: str, kind: Any, options: Mapping[str, Any]) -> "_ubtrfs._Named":
+    for name in options:
+        if name not in kind.__annotations__:
+            raise TypeError(f"Subvolume.{method}() got an unexpected keyword argument {name!r}")
+    return [(name, text) for name, value in options.items() for text in _texts(name, value)]
+
+
+def _texts(name: str, value: Any) -> List[bytes]:
     """Returns the texts of an option, which are set one after the other."""
     if value is None:
         return []
@@ -663,6 +684,8 @@ def _texts(value: Any) -> List[bytes]:
         return [os.fsencode(value)]
     if isinstance(value, bool):
         return [b"true" if value else b"false"]
+    if name == "umask":
+        return [b"%o" % value]
     if isinstance(value, (int, _uuid.UUID)):
         return [str(value).encode()]
     values = list(value)

@@ -1,6 +1,6 @@
-"""The options of `Volume.open` and of new volumes.
+"""The options of `Volume.open`, of new volumes, of copies and of receiving.
 
-Generated from the tables in crates/fs/src/volume/options.rs and crates/ubtrfs/src/mkfs/named.rs by `cargo xtask header`.
+Generated from the tables of the library by `cargo xtask header`.
 """
 
 import os
@@ -124,3 +124,48 @@ class MkfsOptions(TypedDict, total=False):
     shrink: bool
     scratch_dir: Optional[Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]]
     discard_before: bool
+
+
+class CopyOptions(TypedDict, total=False):
+    """The options of copies. None selects a default.
+
+    - `preserve`: Preserves owners, modes, times, extended attributes and hard links, and replaces existing files. This
+      is the default. With false, copies have the permissions of their originals less the umask. In a volume they belong
+      to user and group 0. An existing file there is overwritten, and keeps its owner and mode.
+    - `strict_attributes`: Reports each attribute that the destination cannot have as a problem. By default such
+      attributes are left out, and a warning is logged with their names and numbers.
+    - `reflink`: Sets when copies share the data of their originals. By default they do where possible.
+    - `sparse`: Sets the treatment of holes. By default they are kept. "always" also turns blocks of zeros into holes,
+      and "never" fills holes.
+    - `follow`: Copies the target of a symbolic link if the source path is one. Symbolic links below it are always
+      copied as links.
+    - `contents`: Copies the contents of a directory into an existing directory, which gets the attributes of the
+      original. The copy fails if either is not a directory, or the destination does not exist.
+    - `umask`: Sets the permission bits to clear in new files of a volume if modes are not preserved, like umask(2). The
+      default is 0. Copies on the host use the umask of the process, which is not changed.
+    """
+
+    preserve: bool
+    strict_attributes: bool
+    reflink: Optional[str]
+    sparse: Optional[str]
+    follow: bool
+    contents: bool
+    umask: Optional[int]
+
+
+class ReceiveOptions(TypedDict, total=False):
+    """The options of receiving. None selects a default.
+
+    - `max_errors`: Sets the number of failed commands that end the call. With 0 all commands are tried; the default is
+      1.
+    - `force_decompress`: Decompresses data that is compressed in the stream, and stores it like other data.
+    - `strict_attributes`: Fails at attributes of NAS makers, which no other system has. By default they are left out,
+      and a warning is logged with their names and numbers.
+    - `all_streams`: Receives all concatenated streams. By default nothing after the first stream is read.
+    """
+
+    max_errors: Optional[int]
+    force_decompress: bool
+    strict_attributes: bool
+    all_streams: bool

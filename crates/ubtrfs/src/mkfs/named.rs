@@ -10,26 +10,12 @@ use std::time::{Duration, UNIX_EPOCH};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::uuid::Uuid;
-use ubtrfs_fs::OptionError;
 use ubtrfs_mkfs::Growth;
 
 use super::{Contents, Mkfs};
-use crate::error::{Cause, Naming, Result};
+use crate::error::Result;
+use crate::named_option::{NamedOption, set_named};
 use crate::subvolume::Access;
-
-/// An option of a new volume, which [`Mkfs::set`] sets by its name: a row of [`MKFS_OPTIONS`].
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct MkfsOption {
-    /// The name.
-    pub name: &'static str,
-    /// The accepted texts, as documentation and errors show them.
-    pub syntax: &'static str,
-    /// The documentation, which names no language.
-    pub help: &'static str,
-    /// Returns `None`, and changes nothing, if the text is not valid.
-    set: fn(&mut Mkfs, &OsStr) -> Option<()>,
-}
 
 const BYTES: &str = "a number of bytes";
 const FLAG: &str = "true or false";
@@ -44,26 +30,28 @@ const PROFILE: &str = "single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid
 /// use ubtrfs::MKFS_OPTIONS;
 ///
 /// for option in MKFS_OPTIONS {
-///     println!("{}={}: {}", option.name, option.syntax, option.help);
+///     println!("{}={}: {}", option.name(), option.syntax(), option.help());
 /// }
 /// ```
-pub static MKFS_OPTIONS: &[MkfsOption] = &[
-    MkfsOption {
+pub static MKFS_OPTIONS: &[NamedOption<Mkfs>] = &[
+    NamedOption {
         name: "label",
         syntax: "a text",
-        help: "Sets the label, of at most 255 bytes.",
+        lines: &["Sets the label, of at most 255 bytes."],
         set: |mkfs, text| put(&mut mkfs.options.label, text.as_bytes().to_vec()),
     },
-    MkfsOption {
+    NamedOption {
         name: "uuid",
         syntax: "a UUID",
-        help: "Sets the UUID of the volume, which must be unique. The default is a random UUID.",
+        lines: &[
+            "Sets the UUID of the volume, which must be unique. The default is a random UUID.",
+        ],
         set: |mkfs, text| put(&mut mkfs.uuid, Some(Uuid::parse(text.to_str()?)?)),
     },
-    MkfsOption {
+    NamedOption {
         name: "data",
         syntax: PROFILE,
-        help: "Sets the profile of data. The default depends on the number of devices.",
+        lines: &["Sets the profile of data. The default depends on the number of devices."],
         set: |mkfs, text| {
             put(
                 &mut mkfs.options.data,
@@ -71,10 +59,10 @@ pub static MKFS_OPTIONS: &[MkfsOption] = &[
             )
         },
     },
-    MkfsOption {
+    NamedOption {
         name: "metadata",
         syntax: PROFILE,
-        help: "Sets the profile of metadata. The default depends on the number of devices.",
+        lines: &["Sets the profile of metadata. The default depends on the number of devices."],
         set: |mkfs, text| {
             put(
                 &mut mkfs.options.metadata,
@@ -82,10 +70,10 @@ pub static MKFS_OPTIONS: &[MkfsOption] = &[
             )
         },
     },
-    MkfsOption {
+    NamedOption {
         name: "checksum",
         syntax: "crc32c, xxhash, sha256 or blake2",
-        help: "Sets the checksum algorithm. The default is crc32c.",
+        lines: &["Sets the checksum algorithm. The default is crc32c."],
         set: |mkfs, text| {
             put(
                 &mut mkfs.options.csum_type,
@@ -93,22 +81,24 @@ pub static MKFS_OPTIONS: &[MkfsOption] = &[
             )
         },
     },
-    MkfsOption {
+    NamedOption {
         name: "node_size",
         syntax: BYTES,
-        help: "Sets the size of a tree block. The default is 16 KiB.",
+        lines: &["Sets the size of a tree block. The default is 16 KiB."],
         set: |mkfs, text| put(&mut mkfs.options.nodesize, Some(parse(text)?)),
     },
-    MkfsOption {
+    NamedOption {
         name: "sector_size",
         syntax: BYTES,
-        help: "Sets the size of a data block. The default is 4 KiB.",
+        lines: &["Sets the size of a data block. The default is 4 KiB."],
         set: |mkfs, text| put(&mut mkfs.options.sectorsize, parse(text)?),
     },
-    MkfsOption {
+    NamedOption {
         name: "features",
         syntax: "a list as in mkfs.btrfs -O",
-        help: "Sets and clears features: \"^no-holes,mixed-bg\" clears the first and sets the second.",
+        lines: &[
+            "Sets and clears features: \"^no-holes,mixed-bg\" clears the first and sets the second.",
+        ],
         set: |mkfs, text| {
             // A list with an error changes nothing.
             let mut features = mkfs.options.features;
@@ -116,65 +106,79 @@ pub static MKFS_OPTIONS: &[MkfsOption] = &[
             put(&mut mkfs.options.features, features)
         },
     },
-    MkfsOption {
+    NamedOption {
         name: "rootdir",
         syntax: PATH,
-        help: "Fills the volume with the contents of a folder of the host, or of a tar archive, compressed or not.",
+        lines: &[
+            "Fills the volume with the contents of a folder of the host, or of a tar archive, compressed or not.",
+        ],
         set: |mkfs, text| put(&mut mkfs.contents, Some(Contents::At(path(text)?))),
     },
-    MkfsOption {
+    NamedOption {
         name: "source_date_epoch",
         syntax: "seconds since 1970",
-        help: "Uses this time as the current time: then the same options and files produce the same volume, byte for \
+        lines: &[
+            "Uses this time as the current time: then the same options and files produce the same volume, byte for \
                byte. No file has a later time. An empty volume also needs a UUID for that.",
+        ],
         set: |mkfs, text| {
             let time = UNIX_EPOCH.checked_add(Duration::from_secs(parse(text)?))?;
             put(&mut mkfs.repeatable, Some(time))
         },
     },
-    MkfsOption {
+    NamedOption {
         name: "subvolumes",
         syntax: PATHS,
-        help: "Turns a directory of the initial contents into a subvolume. The path is relative to the contents.",
+        lines: &[
+            "Turns a directory of the initial contents into a subvolume. The path is relative to the contents.",
+        ],
         set: |mkfs, text| add_subvolume(mkfs, text, Access::Writable),
     },
-    MkfsOption {
+    NamedOption {
         name: "read_only_subvolumes",
         syntax: PATHS,
-        help: "Turns a directory of the initial contents into a read-only subvolume.",
+        lines: &["Turns a directory of the initial contents into a read-only subvolume."],
         set: |mkfs, text| add_subvolume(mkfs, text, Access::ReadOnly),
     },
-    MkfsOption {
+    NamedOption {
         name: "owner",
         syntax: OWNER,
-        help: "Sets the owner of all initial files. The default is their own.",
+        lines: &["Sets the owner of all initial files. The default is their own."],
         set: |mkfs, text| put(&mut mkfs.fill.owner, Some(owner(text)?)),
     },
-    MkfsOption {
+    NamedOption {
         name: "root_owner",
         syntax: OWNER,
-        help: "Sets the owner of the root directory of a volume without initial contents. The default is 0:0.",
+        lines: &[
+            "Sets the owner of the root directory of a volume without initial contents. The default is 0:0.",
+        ],
         set: |mkfs, text| put(&mut mkfs.options.root_owner, owner(text)?),
     },
-    MkfsOption {
+    NamedOption {
         name: "dense",
         syntax: PATHS,
-        help: "Writes out the holes of an initial file, or of all files in a directory, as zeros.",
+        lines: &[
+            "Writes out the holes of an initial file, or of all files in a directory, as zeros.",
+        ],
         set: |mkfs, text| {
             mkfs.fill.dense.push(path(text)?);
             Some(())
         },
     },
-    MkfsOption {
+    NamedOption {
         name: "reflink",
         syntax: FLAG,
-        help: "Makes an image share blocks with the initial files, if both are on a file system that supports this.",
+        lines: &[
+            "Makes an image share blocks with the initial files, if both are on a file system that supports this.",
+        ],
         set: |mkfs, text| put(&mut mkfs.fill.reflink, parse(text)?),
     },
-    MkfsOption {
+    NamedOption {
         name: "growth",
         syntax: "never, if_needed or freely",
-        help: "Sets whether images may grow to hold the initial contents. The default is never.",
+        lines: &[
+            "Sets whether images may grow to hold the initial contents. The default is never.",
+        ],
         set: |mkfs, text| {
             let growth = match text.to_str()? {
                 "never" => Growth::Never,
@@ -185,23 +189,25 @@ pub static MKFS_OPTIONS: &[MkfsOption] = &[
             put(&mut mkfs.fill.growth, growth)
         },
     },
-    MkfsOption {
+    NamedOption {
         name: "shrink",
         syntax: FLAG,
-        help: "Truncates a filled volume to the minimum size at which it is still writable.",
+        lines: &["Truncates a filled volume to the minimum size at which it is still writable."],
         set: |mkfs, text| put(&mut mkfs.fill.shrink, parse(text)?),
     },
-    MkfsOption {
+    NamedOption {
         name: "scratch_dir",
         syntax: PATH,
-        help: "Sets the folder for temporary files while a volume is filled.",
+        lines: &["Sets the folder for temporary files while a volume is filled."],
         set: |mkfs, text| put(&mut mkfs.scratch_dir, Some(path(text)?)),
     },
-    MkfsOption {
+    NamedOption {
         name: "discard_before",
         syntax: FLAG,
-        help: "Discards the contents of devices before creating a volume on them, as mkfs.btrfs does. The default is \
+        lines: &[
+            "Discards the contents of devices before creating a volume on them, as mkfs.btrfs does. The default is \
                false.",
+        ],
         set: |mkfs, text| put(&mut mkfs.fill.discard, parse(text)?),
     },
 ];
@@ -226,17 +232,7 @@ impl Mkfs {
     ///
     /// There is no such option, or the text is no value of it (`InvalidInput`).
     pub fn set(mut self, name: &str, value: impl AsRef<OsStr>) -> Result<Mkfs> {
-        let value = value.as_ref();
-        let option = MKFS_OPTIONS.iter().find(|option| option.name == name);
-        let set = match option {
-            None => Err(OptionError::Unknown(name.into())),
-            Some(option) => (option.set)(&mut self, value).ok_or_else(|| OptionError::BadValue {
-                name: option.name,
-                value: value.into(),
-                expected: option.syntax,
-            }),
-        };
-        set.map_err(Cause::Option).naming_alone("set an option")?;
+        set_named(MKFS_OPTIONS, &mut self, name, value.as_ref())?;
         Ok(self)
     }
 }
