@@ -760,11 +760,17 @@ void ubtrfs_check_options_free(struct ubtrfs_check_options *options);
 /**
  * Sets an option by its name. Values are texts. An unknown name or an invalid value is -EINVAL, and changes nothing.
  *
- * - "read_data": true or false. Reads all data of every mirror as well, and verifies its checksums.
- * - "memory_bytes": a number of bytes. Sets the memory limit for buffers and caches. Further records go to a temporary
+ * - "read_data": true or false. Also reads all data of every mirror, and verifies its checksums.
+ * - "degraded": true or false. Checks the volume although devices are missing. Each missing device is a warning then,
+ *   instead of an error.
+ * - "memory_bytes": a number. Sets the memory limit of buffers and caches, in bytes. Further records go to a temporary
  *   file. The default is 256 MiB, or a third of the memory that the process may use if that is less.
- * - "max_issues": a number. Sets the number of issues that are passed to the callback. The default is 1000. All issues
- *   are counted.
+ * - "max_issues": a number. Sets the maximum number of listed issues; 1000 by default. All issues are counted.
+ * - "superblock_copy": a number. Uses the trees of this copy of the superblock: 0, 1 or 2. The default is the newest.
+ * - "backup_root": true or false. Uses the trees of the newest readable backup root, if possible of an earlier
+ *   transaction.
+ * - "tree_root": a number. Uses the root tree at this logical address.
+ * - "chunk_root": a number. Uses the chunk tree at this logical address.
  * - "scan": a path. Adds a file or a folder to the search for other devices, as for opening.
  */
 int ubtrfs_check_options_set(struct ubtrfs_check_options *options,

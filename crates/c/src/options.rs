@@ -1,10 +1,9 @@
 //! Options for creating, opening and checking volumes. They are handles, so that later releases can add options.
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
-use std::mem;
 use std::path::PathBuf;
 
-use ubtrfs::{Builder, Checker, MKFS_OPTIONS, Mkfs, NamedOption, OPEN_OPTIONS};
+use ubtrfs::{Builder, CHECK_OPTIONS, Checker, MKFS_OPTIONS, Mkfs, NamedOption, OPEN_OPTIONS};
 
 use crate::arguments::{handle_alone, handle_place, take_back, text};
 use crate::failure::{Failure, Result, status};
@@ -52,13 +51,9 @@ impl ubtrfs_check_options {
     pub(crate) fn checker(&self) -> Checker {
         self.checker.clone().scan(&self.scan)
     }
-
-    fn change(&mut self, change: impl FnOnce(Checker) -> Checker) {
-        self.checker = change(mem::take(&mut self.checker));
-    }
 }
 
-/// An option of a handle, by name.
+/// An option of a handle that the library does not have.
 #[derive(Debug)]
 pub struct OptionRow<T: 'static> {
     pub name: &'static str,
@@ -129,10 +124,11 @@ pub fn option_lines() -> [Vec<OptionLine>; 3] {
         help: format!("{} Default: {}.", option.help(), option.default_value()),
     });
     let mkfs = MKFS_OPTIONS.iter().map(OptionLine::of);
+    let check = CHECK_OPTIONS.iter().map(OptionLine::of);
     [
         open.collect(),
         mkfs.chain([FORCE.line()]).collect(),
-        CHECK_OPTIONS.iter().map(OptionRow::line).collect(),
+        check.chain([SCAN.line()]).collect(),
     ]
 }
 
@@ -146,29 +142,6 @@ pub(crate) unsafe fn set<T>(options: *mut T, change: impl FnOnce(&mut T) -> Resu
         // SAFETY: guaranteed by the caller.
         change(unsafe { handle_alone(options)? })
     })
-}
-
-/// Sets an option of a handle by its name in a table.
-///
-/// # Safety
-///
-/// See [`handle_alone`] and [`text`].
-pub(crate) unsafe fn set_by_name<T>(
-    rows: &[OptionRow<T>],
-    options: *mut T,
-    name: *const c_char,
-    value: *const c_char,
-) -> c_int {
-    let change = |options: &mut T| {
-        // SAFETY: guaranteed by the caller.
-        let (name, value) = unsafe { (text(name)?, text(value)?) };
-        let row = rows.iter().find(|row| name == row.name);
-        let row =
-            row.ok_or_else(|| Failure::invalid(&format!("unknown option '{}'", name.display())))?;
-        row.apply(options, value)
-    };
-    // SAFETY: guaranteed by the caller.
-    unsafe { set(options, change) }
 }
 
 /// Returns the failure of an option that the library refuses.
@@ -194,48 +167,15 @@ static FORCE: OptionRow<ubtrfs_mkfs_options> = OptionRow::new(
     },
 );
 
-static CHECK_OPTIONS: &[OptionRow<ubtrfs_check_options>] = &[
-    OptionRow::new(
-        "read_data",
-        FLAG,
-        "Reads all data of every mirror as well, and verifies its checksums.",
-        |check, value| {
-            let read_data = parse(value)?;
-            check.change(|checker| checker.read_data(read_data));
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "memory_bytes",
-        "a number of bytes",
-        "Sets the memory limit for buffers and caches. Further records go to a temporary file. The default is 256 MiB, \
-         or a third of the memory that the process may use if that is less.",
-        |check, value| {
-            let bytes = parse(value)?;
-            check.change(|checker| checker.memory_bytes(bytes));
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "max_issues",
-        "a number",
-        "Sets the number of issues that are passed to the callback. The default is 1000. All issues are counted.",
-        |check, value| {
-            let max_issues = parse(value)?;
-            check.change(|checker| checker.max_issues(max_issues));
-            Some(())
-        },
-    ),
-    OptionRow::new(
-        "scan",
-        "a path",
-        "Adds a file or a folder to the search for other devices, as for opening.",
-        |check, value| {
-            check.scan.push(value.into());
-            Some(())
-        },
-    ),
-];
+static SCAN: OptionRow<ubtrfs_check_options> = OptionRow::new(
+    "scan",
+    "a path",
+    "Adds a file or a folder to the search for other devices, as for opening.",
+    |check, value| {
+        check.scan.push(value.into());
+        Some(())
+    },
+);
 
 /// Creates options for opening a volume.
 #[unsafe(no_mangle)]
@@ -360,8 +300,18 @@ pub unsafe extern "C" fn ubtrfs_check_options_set(
     name: *const c_char,
     value: *const c_char,
 ) -> c_int {
+    let change = |options: &mut ubtrfs_check_options| {
+        // SAFETY: see the head of the header.
+        let (name, value) = unsafe { (text(name)?, text(value)?) };
+        if name == SCAN.name {
+            return SCAN.apply(options, value);
+        }
+        let set = options.checker.clone().set(&name.to_string_lossy(), value);
+        options.checker = set.map_err(refused)?;
+        Ok(())
+    };
     // SAFETY: see the head of the header.
-    unsafe { set_by_name(CHECK_OPTIONS, options, name, value) }
+    unsafe { set(options, change) }
 }
 
 /// Sets a callback for the progress of checks with these options. NULL removes it. `data` is kept until the options are

@@ -5,7 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use cbindgen::{Builder, Config, Language, Style};
-use ubtrfs::{COPY_OPTIONS, MKFS_OPTIONS, NamedOption, OPEN_OPTIONS, OptionKind, RECEIVE_OPTIONS};
+use ubtrfs::{
+    CHECK_OPTIONS, COPY_OPTIONS, MKFS_OPTIONS, NamedOption, OPEN_OPTIONS, OptionKind,
+    RECEIVE_OPTIONS,
+};
 
 /// Files with functions or types, in the order of the header.
 const SOURCES: &[&str] = &[
@@ -111,6 +114,7 @@ fn options_of_python() -> String {
         ("MkfsOptions", "a new volume", class_lines(MKFS_OPTIONS)),
         ("CopyOptions", "copies", class_lines(COPY_OPTIONS)),
         ("ReceiveOptions", "receiving", class_lines(RECEIVE_OPTIONS)),
+        ("CheckOptions", "checks", class_lines(CHECK_OPTIONS)),
     ] {
         text += &format!("\n\nclass {class}(TypedDict, total=False):\n");
         text += &format!("    \"\"\"The options of {subject}. None selects a default.\n\n{lines}");
@@ -143,7 +147,7 @@ fn class_lines<T>(options: &[NamedOption<T>]) -> String {
     text
 }
 
-const PYTHON_HEAD: &str = r#""""The options of `Volume.open`, of new volumes, of copies and of receiving.
+const PYTHON_HEAD: &str = r#""""The options of `Volume.open`, of new volumes, of copies, of receiving and of checks.
 
 Generated from the tables of the library by `cargo xtask header`.
 """

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use ubtrfs::{Checker, Severity};
 
-use crate::options::paths_of;
+use crate::options::{Named, paths_of, with_named};
 use crate::signals::Signals;
 
 /// Numbers of errors, warnings and notes; issues as severity, number and message.
@@ -14,18 +14,10 @@ pub(crate) fn check(
     py: Python<'_>,
     paths: Vec<Vec<u8>>,
     scan: Vec<Vec<u8>>,
-    read_data: bool,
-    memory_bytes: Option<u64>,
-    max_issues: usize,
+    options: Named,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Report> {
-    let mut checker = Checker::new()
-        .read_data(read_data)
-        .scan(paths_of(&scan))
-        .max_issues(max_issues);
-    if let Some(bytes) = memory_bytes {
-        checker = checker.memory_bytes(bytes);
-    }
+    let checker = with_named(Checker::new(), options, Checker::set)?.scan(paths_of(&scan));
     let mut signals = Signals::new(progress);
     let report = py.detach(|| checker.open(&paths_of(&paths))?.run(&mut signals));
     let (report, _) = signals.outcome(report)?;

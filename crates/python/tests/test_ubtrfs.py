@@ -762,6 +762,11 @@ def test_check_tells_damage(image):
             file.write(b"unmistakable" * 10_000)
     report = ubtrfs.check(image, read_data=True)
     assert report.clean and report.issues == ()
+    assert ubtrfs.check(image, superblock_copy=1, degraded=True).clean
+    with pytest.raises(ValueError):
+        ubtrfs.check(image, superblock_copy="second")
+    with pytest.raises(TypeError):
+        ubtrfs.check(image, repair=True)
     content = bytearray(image.read_bytes())
     at = content.index(b"unmistakable")
     content[at] ^= 1

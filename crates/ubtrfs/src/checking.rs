@@ -10,6 +10,7 @@ use ubtrfs_format::ids::Logical;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::error::{Naming, Result};
+use crate::named_option::named_options;
 
 /// The part of the memory that a check uses at most.
 const SHARE_OF_MEMORY: u64 = 3;
@@ -104,31 +105,41 @@ pub use ubtrfs_check::Place as CheckPlace;
 /// ```
 pub use ubtrfs_check::Figures as CheckFigures;
 
+named_options! {
+    /// The options of checks, which [`Checker::set`] sets by their names. [`COPY_OPTIONS`](crate::COPY_OPTIONS) has an
+    /// example.
+    CHECK_OPTIONS of Checker:
+
+    /// Also reads all data of every mirror, and verifies its checksums.
+    read_data: bool => options.data_csums = read_data;
+
+    /// Checks the volume although devices are missing. Each missing device is a warning then, instead of an error.
+    degraded: bool => options.degraded = degraded;
+
+    /// Sets the memory limit of buffers and caches, in bytes. Further records go to a temporary file. The default is
+    /// 256 MiB, or a third of the memory that the process may use if that is less.
+    memory_bytes: u64 => memory_bytes = Some(memory_bytes);
+
+    /// Sets the maximum number of listed issues; 1000 by default. All issues are counted.
+    max_issues: usize => options.max_issues = max_issues;
+
+    /// Uses the trees of this copy of the superblock: 0, 1 or 2. The default is the newest.
+    superblock_copy: usize => options.superblock_copy = Some(superblock_copy);
+
+    /// Uses the trees of the newest readable backup root, if possible of an earlier transaction.
+    backup_root: bool => options.backup_root = backup_root;
+
+    /// Uses the root tree at this logical address.
+    tree_root: u64 => options.tree_root = Some(Logical(tree_root));
+
+    /// Uses the chunk tree at this logical address.
+    chunk_root: u64 => options.chunk_root = Some(Logical(chunk_root));
+}
+
 impl Checker {
     /// Creates a check of the trees, with 256 MiB of memory, or a third of [`memory_limit`] if that is less.
     pub fn new() -> Checker {
         Checker::default()
-    }
-
-    /// Sets whether the check also reads all data of every mirror, and verifies its checksums.
-    #[must_use]
-    pub fn read_data(mut self, read_data: bool) -> Checker {
-        self.options.data_csums = read_data;
-        self
-    }
-
-    /// Sets whether devices may be missing. Each missing device is a warning then, instead of an error.
-    #[must_use]
-    pub fn degraded(mut self, degraded: bool) -> Checker {
-        self.options.degraded = degraded;
-        self
-    }
-
-    /// Sets the memory limit of buffers and caches, in bytes. [`Checker::new`] has the default.
-    #[must_use]
-    pub fn memory_bytes(mut self, memory_bytes: u64) -> Checker {
-        self.memory_bytes = Some(memory_bytes);
-        self
     }
 
     /// Sets the folder for records that exceed the memory limit. The default is `TMPDIR`. If that is not set, it is the
@@ -136,41 +147,6 @@ impl Checker {
     #[must_use]
     pub fn scratch_dir(mut self, folder: impl Into<PathBuf>) -> Checker {
         self.options.scratch_dir = Some(folder.into());
-        self
-    }
-
-    /// Sets the maximum number of listed issues; 1000 by default.
-    #[must_use]
-    pub fn max_issues(mut self, max_issues: usize) -> Checker {
-        self.options.max_issues = max_issues;
-        self
-    }
-
-    /// Uses the trees of this copy of the superblock: 0, 1 or 2. The default is the newest.
-    #[must_use]
-    pub fn superblock_copy(mut self, copy: usize) -> Checker {
-        self.options.superblock_copy = Some(copy);
-        self
-    }
-
-    /// Uses the trees of the newest readable backup root, if possible of an earlier transaction.
-    #[must_use]
-    pub fn backup_root(mut self, backup_root: bool) -> Checker {
-        self.options.backup_root = backup_root;
-        self
-    }
-
-    /// Uses the root tree at this logical address.
-    #[must_use]
-    pub fn tree_root(mut self, logical: u64) -> Checker {
-        self.options.tree_root = Some(Logical(logical));
-        self
-    }
-
-    /// Uses the chunk tree at this logical address.
-    #[must_use]
-    pub fn chunk_root(mut self, logical: u64) -> Checker {
-        self.options.chunk_root = Some(Logical(logical));
         self
     }
 

@@ -117,31 +117,31 @@ named_options! {
     ///
     /// With false, copies have the permissions of their originals less the umask. In a volume they belong to user and
     /// group 0. An existing file there is overwritten, and keeps its owner and mode.
-    preserve: bool => copier.preserve;
+    preserve: bool => copier.preserve = preserve;
 
     /// Reports each attribute that the destination cannot have as a problem. By default such attributes are left out,
     /// and a warning is logged with their names and numbers.
-    strict_attributes: bool => copier.strict_attributes;
+    strict_attributes: bool => copier.strict_attributes = strict_attributes;
 
     /// Sets when copies share the data of their originals. By default they do where possible.
-    reflink: Reflink => copier.reflink;
+    reflink: Reflink => copier.reflink = reflink;
 
     /// Sets the treatment of holes. By default they are kept. "always" also turns blocks of zeros into holes, and
     /// "never" fills holes.
-    sparse: Sparse => copier.sparse;
+    sparse: Sparse => copier.sparse = sparse;
 
     /// Copies the target of a symbolic link if the source path is one. Symbolic links below it are always copied as
     /// links.
-    follow: bool => follow;
+    follow: bool => follow = follow;
 
     /// Copies the contents of a directory into an existing directory, which gets the attributes of the original.
     ///
     /// The copy fails if either is not a directory, or the destination does not exist.
-    contents: bool => contents;
+    contents: bool => contents = contents;
 
     /// Sets the permission bits to clear in new files of a volume if modes are not preserved, like umask(2). The default
     /// is 0. Copies on the host use the umask of the process, which is not changed.
-    umask: u32 => copier.umask;
+    umask: u32 => copier.umask = umask;
 }
 
 impl Subvolume {

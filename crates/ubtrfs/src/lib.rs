@@ -263,8 +263,8 @@ mod walk_dirs;
 pub use caller::Caller;
 pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, XattrChangeKind};
 pub use checking::{
-    CheckFault, CheckFigures, CheckIssue, CheckPlace, CheckReport, Checker, MakerMark, OpenCheck,
-    Severity,
+    CHECK_OPTIONS, CheckFault, CheckFigures, CheckIssue, CheckPlace, CheckReport, Checker,
+    MakerMark, OpenCheck, Severity,
 };
 pub use devices::NewDevice;
 pub use copies::{COPY_OPTIONS, CopyOptions};

@@ -81,6 +81,15 @@ impl ValueOfText for u64 {
     }
 }
 
+/// A number of things in memory, or of one of them.
+impl ValueOfText for usize {
+    const SYNTAX: &'static str = u64::SYNTAX;
+
+    fn of_text(text: &str) -> Option<usize> {
+        text.parse().ok()
+    }
+}
+
 /// Bits of a mode.
 impl ValueOfText for u32 {
     const SYNTAX: &'static str = "an octal number";
@@ -121,13 +130,13 @@ impl ValueOfText for Sparse {
 /// Defines setters of options, and a table of the same options by name. The documentation of a setter names no language.
 macro_rules! named_options {
     ($(#[$about:meta])* $table:ident of $options:ident:
-     $($(#[doc = $doc:literal])+ $name:ident: $ty:ty => $($place:ident).+;)*) => {
+     $($(#[doc = $doc:literal])+ $name:ident: $ty:ty => $($place:ident).+ = $value:expr;)*) => {
         impl $options {
             $(
                 $(#[doc = $doc])+
                 #[must_use]
                 pub fn $name(mut self, $name: $ty) -> $options {
-                    self.$($place).+ = $name;
+                    self.$($place).+ = $value;
                     self
                 }
             )*
@@ -154,8 +163,8 @@ macro_rules! named_options {
                 syntax: <$ty as $crate::named_option::ValueOfText>::SYNTAX,
                 lines: &[$($doc),+],
                 set: |options, text| {
-                    let text = text.to_str()?;
-                    options.$($place).+ = $crate::named_option::ValueOfText::of_text(text)?;
+                    let $name = <$ty as $crate::named_option::ValueOfText>::of_text(text.to_str()?)?;
+                    options.$($place).+ = $value;
                     Some(())
                 },
             },
@@ -167,7 +176,10 @@ pub(crate) use named_options;
 
 #[cfg(test)]
 mod tests {
-    use crate::{COPY_OPTIONS, CopyOptions, NamedOption, RECEIVE_OPTIONS, ReceiveOptions};
+    use crate::{
+        CHECK_OPTIONS, COPY_OPTIONS, Checker, CopyOptions, NamedOption, RECEIVE_OPTIONS,
+        ReceiveOptions,
+    };
 
     /// Sets each option to a text other than the default, and then to one that is no value.
     fn check<T: Clone + std::fmt::Debug>(rows: &[NamedOption<T>], default: &T) {
@@ -197,6 +209,7 @@ mod tests {
     fn each_option_is_set_by_name() {
         check(COPY_OPTIONS, &CopyOptions::new());
         check(RECEIVE_OPTIONS, &ReceiveOptions::new());
+        check(CHECK_OPTIONS, &Checker::new());
         let copy = CopyOptions::new().set("umask", "022").unwrap();
         let same = CopyOptions::new().umask(0o022);
         assert_eq!(format!("{copy:?}"), format!("{same:?}"));

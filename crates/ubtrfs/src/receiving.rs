@@ -65,17 +65,17 @@ named_options! {
     RECEIVE_OPTIONS of ReceiveOptions:
 
     /// Sets the number of failed commands that end the call. With 0 all commands are tried; the default is 1.
-    max_errors: u64 => options.max_errors;
+    max_errors: u64 => options.max_errors = max_errors;
 
     /// Decompresses data that is compressed in the stream, and stores it like other data.
-    force_decompress: bool => options.force_decompress;
+    force_decompress: bool => options.force_decompress = force_decompress;
 
     /// Fails at attributes of NAS makers, which no other system has. By default they are left out, and a warning is
     /// logged with their names and numbers.
-    strict_attributes: bool => options.strict_attributes;
+    strict_attributes: bool => options.strict_attributes = strict_attributes;
 
     /// Receives all concatenated streams. By default nothing after the first stream is read.
-    all_streams: bool => all_streams;
+    all_streams: bool => all_streams = all_streams;
 }
 
 impl ReceiveOptions {

@@ -42,7 +42,7 @@ from typing import (
 
 from . import _ubtrfs
 from ._files import Opened, RawFile, buffered
-from ._options import CopyOptions, MkfsOptions, OpenOptions, ReceiveOptions
+from ._options import CheckOptions, CopyOptions, MkfsOptions, OpenOptions, ReceiveOptions
 from ._reports import (
     BlockGroups,
     Change,
@@ -66,6 +66,7 @@ __all__ = [
     "Change",
     "Changes",
     "CheckIssue",
+    "CheckOptions",
     "CheckReport",
     "CopyOptions",
     "Device",
@@ -493,14 +494,14 @@ class Subvolume:
         Progress before each file, after each part of its data and for each problem, as in all long calls. If it raises
         an exception, the call ends with that exception, and completed work is kept.
         """
-        named = _named("copy_tree", CopyOptions, options)
+        named = _named("Subvolume.copy_tree", CopyOptions, options)
         _raise_problems(_ubtrfs.copy_tree(self._tree, os.fsencode(src), os.fsencode(dst), named, _hearing(progress)))
 
     def copy_from_host(
         self, host: Path, dst: Path, *, progress: _Hears = None, **options: "Unpack[CopyOptions]"
     ) -> None:
         """Copies a file of the host, or a directory with all its contents, into the volume."""
-        named = _named("copy_from_host", CopyOptions, options)
+        named = _named("Subvolume.copy_from_host", CopyOptions, options)
         hears = _hearing(progress)
         _raise_problems(_ubtrfs.copy_from_host(self._tree, os.fsencode(host), os.fsencode(dst), named, hears))
 
@@ -508,7 +509,7 @@ class Subvolume:
         self, src: Path, host: Path, *, progress: _Hears = None, **options: "Unpack[CopyOptions]"
     ) -> None:
         """Copies a file, or a directory with all its contents, to the host."""
-        named = _named("copy_to_host", CopyOptions, options)
+        named = _named("Subvolume.copy_to_host", CopyOptions, options)
         hears = _hearing(progress)
         _raise_problems(_ubtrfs.copy_to_host(self._tree, os.fsencode(src), os.fsencode(host), named, hears))
 
@@ -559,7 +560,7 @@ class Subvolume:
         `ReceiveOptions` has the other keyword arguments.
         """
         hears = _hearing(progress)
-        named = _named("receive", ReceiveOptions, options)
+        named = _named("Subvolume.receive", ReceiveOptions, options)
         names = _ubtrfs.receive(self._tree, os.fsencode(path), stream, named, hears)
         return [os.fsdecode(name) for name in names]
 
@@ -627,21 +628,19 @@ def check(
     *,
     devices: Iterable[Path] = (),
     scan: Iterable[Path] = (),
-    read_data: bool = False,
-    memory_bytes: Optional[int] = None,
-    max_issues: int = 1000,
     progress: _Hears = None,
+    **options: "Unpack[CheckOptions]",
 ) -> CheckReport:
     """Checks a volume that no program writes to. The check only reads. Above single trees it shares no code with the
     writer.
 
-    With `read_data`, all data of every mirror is read and verified by its checksums. `devices` and `scan` are as in
-    `Volume.open`. Records beyond `memory_bytes` go to a temporary file. The report lists at most `max_issues`.
-    `progress` is as in `Subvolume.copy_tree`.
+    `devices` and `scan` are as in `Volume.open`, and `progress` as in `Subvolume.copy_tree`. `CheckOptions` has the other
+    keyword arguments.
     """
     places = [os.fsencode(place) for place in scan]
     hears = _hearing(progress)
-    counts, issues = _ubtrfs.check(_paths(path, devices), places, read_data, memory_bytes, max_issues, hears)
+    named = _named("check", CheckOptions, options)
+    counts, issues = _ubtrfs.check(_paths(path, devices), places, named, hears)
     return CheckReport(*counts, tuple(CheckIssue(*issue) for issue in issues))
 
 
@@ -672,7 +671,7 @@ def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs._Named, _ubtrfs._O
 def _named(method: str, kind: Any, options: Mapping[str, Any]) -> "_ubtrfs._Named":
     for name in options:
         if name not in kind.__annotations__:
-            raise TypeError(f"Subvolume.{method}() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{method}() got an unexpected keyword argument {name!r}")
     return [(name, text) for name, value in options.items() for text in _texts(name, value)]
 
 

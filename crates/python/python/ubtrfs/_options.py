@@ -1,4 +1,4 @@
-"""The options of `Volume.open`, of new volumes, of copies and of receiving.
+"""The options of `Volume.open`, of new volumes, of copies, of receiving and of checks.
 
 Generated from the tables of the library by `cargo xtask header`.
 """
@@ -169,3 +169,28 @@ class ReceiveOptions(TypedDict, total=False):
     force_decompress: bool
     strict_attributes: bool
     all_streams: bool
+
+
+class CheckOptions(TypedDict, total=False):
+    """The options of checks. None selects a default.
+
+    - `read_data`: Also reads all data of every mirror, and verifies its checksums.
+    - `degraded`: Checks the volume although devices are missing. Each missing device is a warning then, instead of an
+      error.
+    - `memory_bytes`: Sets the memory limit of buffers and caches, in bytes. Further records go to a temporary file. The
+      default is 256 MiB, or a third of the memory that the process may use if that is less.
+    - `max_issues`: Sets the maximum number of listed issues; 1000 by default. All issues are counted.
+    - `superblock_copy`: Uses the trees of this copy of the superblock: 0, 1 or 2. The default is the newest.
+    - `backup_root`: Uses the trees of the newest readable backup root, if possible of an earlier transaction.
+    - `tree_root`: Uses the root tree at this logical address.
+    - `chunk_root`: Uses the chunk tree at this logical address.
+    """
+
+    read_data: bool
+    degraded: bool
+    memory_bytes: Optional[int]
+    max_issues: Optional[int]
+    superblock_copy: Optional[int]
+    backup_root: bool
+    tree_root: Optional[int]
+    chunk_root: Optional[int]

@@ -154,9 +154,7 @@ class Changes:
 def check(
     paths: list[bytes],
     scan: list[bytes],
-    read_data: bool,
-    memory_bytes: Optional[int],
-    max_issues: int,
+    options: _Named,
     progress: _Hears,
 ) -> tuple[tuple[int, int, int], list[tuple[str, int, str]]]: ...
 def copy_tree(tree: Subvolume, from_: bytes, to: bytes, options: _Named, progress: _Hears, /) -> _Told: ...
