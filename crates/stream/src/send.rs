@@ -5,7 +5,7 @@
 //! 2. directories are created and moved (`moves`),
 //! 3. inodes get their names, data and attributes, in ascending order (`walk`, `update`, `data`),
 //! 4. deleted directories are removed,
-//! 5. changed directories get their inheritable attributes (`hand_down`) and their times.
+//! 5. changed directories get their inheritable attributes (`inheritable`) and their times.
 //!
 //! Phases 1 and 3 walk the comparison of both snapshots. A full send consists of phases 3 and 5, and creates
 //! directories on the way.
@@ -22,7 +22,7 @@ mod differences;
 mod error;
 mod extents;
 mod file_tree;
-mod hand_down;
+mod inheritable;
 mod inherited;
 mod inode_update;
 mod job;
@@ -130,7 +130,7 @@ impl<'a> Sender<'a> {
         match job.old {
             None => {
                 let dirs = job.update_inodes()?;
-                job.hand_down()?;
+                job.set_inheritable()?;
                 job.set_times(&dirs)?;
             }
             Some(old) => {
@@ -138,7 +138,7 @@ impl<'a> Sender<'a> {
                 job.place_dirs(&changed)?;
                 let dirs = job.update_inodes()?;
                 job.remove_dirs(old, &changed.gone)?;
-                job.hand_down()?;
+                job.set_inheritable()?;
                 job.set_times(&dirs)?;
             }
         }

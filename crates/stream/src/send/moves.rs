@@ -183,7 +183,7 @@ impl Job<'_> {
         self.vacate_name(name)?;
         if !self.is_kept_dir(ino)? {
             // The new directory would inherit the parent's attributes.
-            self.bare(name.dir)?;
+            self.clear_inheritable(name.dir)?;
             let to = self.new_path(name)?;
             let ino = InodeNr(ino);
             self.write(&Command::Mkdir { path: &to, ino })?;

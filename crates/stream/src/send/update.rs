@@ -71,7 +71,7 @@ impl Job<'_> {
             return Err(self.new.corrupt(ino, CorruptFile::NoName));
         };
         let path = self.free_path(first)?;
-        self.bare(first.dir)?;
+        self.clear_inheritable(first.dir)?;
         self.make(ino, inode, &path)?;
         self.add_links(others, &path)?;
         Ok(path)

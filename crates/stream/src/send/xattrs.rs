@@ -5,7 +5,7 @@ use ubtrfs_format::item::acl;
 use ubtrfs_tree::Item;
 
 use super::error::Result;
-use super::inherited::is_handed_down;
+use super::inherited::is_inheritable;
 use super::inode_update::Update;
 use super::job::Job;
 use crate::format::Command;
@@ -42,7 +42,7 @@ impl Job<'_> {
         if update.after.is_dir() {
             let len = old.len() + new.len();
             for entries in [&mut old, &mut new] {
-                entries.retain(|(name, _)| !is_handed_down(name));
+                entries.retain(|(name, _)| !is_inheritable(name));
             }
             if old.len() + new.len() < len {
                 self.inherited.note(update.ino)?;
