@@ -936,9 +936,9 @@ int ubtrfs_volume_statistics(const struct ubtrfs_volume *volume,
                              struct ubtrfs_statistics *statistics);
 
 /**
- * Checks a volume that no program writes to. The check only reads. Above single trees it shares no code with the writer.
- * `flags` is 0 or UBTRFS_CHECK_DATA. The callback may be NULL; it receives the first 1000 issues. If it ends the list,
- * its result is returned. A damaged volume is not an error of the function.
+ * Checks a volume that no program writes to. The check only reads. Above single trees it shares no code with the
+ * writer. `flags` is 0 or UBTRFS_CHECK_DATA. The callback may be NULL; it receives the first 1000 issues. If it ends
+ * the list, its result is returned. A damaged volume is not an error of the function.
  */
 int ubtrfs_check(const char *image,
                  unsigned int flags,

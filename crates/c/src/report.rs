@@ -316,9 +316,9 @@ pub unsafe extern "C" fn ubtrfs_volume_statistics(
     })
 }
 
-/// Checks a volume that no program writes to. The check only reads. Above single trees it shares no code with the writer.
-/// `flags` is 0 or UBTRFS_CHECK_DATA. The callback may be NULL; it receives the first 1000 issues. If it ends the list,
-/// its result is returned. A damaged volume is not an error of the function.
+/// Checks a volume that no program writes to. The check only reads. Above single trees it shares no code with the
+/// writer. `flags` is 0 or UBTRFS_CHECK_DATA. The callback may be NULL; it receives the first 1000 issues. If it ends
+/// the list, its result is returned. A damaged volume is not an error of the function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check(
     image: *const c_char,

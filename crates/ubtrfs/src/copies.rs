@@ -139,8 +139,8 @@ named_options! {
     /// The copy fails if either is not a directory, or the destination does not exist.
     contents: bool => contents = contents;
 
-    /// Sets the permission bits to clear in new files of a volume if modes are not preserved, like umask(2). The default
-    /// is 0. Copies on the host use the umask of the process, which is not changed.
+    /// Sets the permission bits to clear in new files of a volume if modes are not preserved, like umask(2). The
+    /// default is 0. Copies on the host use the umask of the process, which is not changed.
     umask: u32 => copier.umask = umask;
 }
 

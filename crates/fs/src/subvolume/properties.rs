@@ -56,7 +56,7 @@ impl Subvolumes {
             return Err(Error::HeldSubvolume(id));
         }
         if read_only {
-            // Data of writers that were faster than the flag.
+            // Writers may have added data before the flag was set.
             self.files.empty_buffers(Some(id))?;
             self.inodes.write_times()?;
         }

@@ -49,12 +49,12 @@ impl PartialEq for AsOf {
 pub(crate) struct KnownStatFs(Mutex<Option<(Option<AsOf>, StatFs)>>);
 
 impl KnownStatFs {
-    /// Returns the cached result, or calls `anew` if the space changed since. `manager` is the manager of a
+    /// Returns the cached result, or calls `compute` if the space has changed since. `manager` is the manager of a
     /// writable volume.
     pub(crate) fn get_or(
         &self,
         manager: Option<&TransactionManager>,
-        anew: impl FnOnce() -> Result<StatFs>,
+        compute: impl FnOnce() -> Result<StatFs>,
     ) -> Result<StatFs> {
         let as_of = manager.map(|manager| AsOf {
             committed: manager.committed(),
@@ -65,7 +65,7 @@ impl KnownStatFs {
         {
             return Ok(*statfs);
         }
-        let statfs = anew()?;
+        let statfs = compute()?;
         *self.0.lock() = Some((as_of, statfs));
         Ok(statfs)
     }

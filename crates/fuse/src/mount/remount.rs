@@ -30,8 +30,8 @@ const SHARED_FLAGS: [(MountFlags, &str, &str); 3] = [
     (MountFlags::SYNCHRONOUS, "sync", "async"),
 ];
 
-/// Flags that mount(8) always passes if they are to be set: a missing word clears them.
-const SAID_IF_SET: [MountFlags; 7] = [
+/// Flags that mount(8) passes whenever they are to be set: a missing word clears them.
+const PASSED_IF_SET: [MountFlags; 7] = [
     MountFlags::SYNCHRONOUS,
     MountFlags::NOSUID,
     MountFlags::NODEV,
@@ -126,8 +126,8 @@ impl Remount {
     /// Applies the flags to the mount at a path.
     ///
     /// # Errors
-    /// There is no mount of ours, the kernel refuses, or the words require a read-only mount. Or the volume was opened
-    /// read-only and shall become writable.
+    /// There is no mount of ours, the kernel refuses, or the words require a read-only mount. Or the words require a
+    /// writable mount, and the volume was opened read-only.
     pub fn apply(&self, path: &Path) -> Result<Remounted, MountError> {
         let place = resolve(path)?;
         let table = mount_table().map_err(UnmountError::Table)?;
@@ -200,10 +200,10 @@ impl Remount {
         self.change(MountFlags::RDONLY) == Some(true)
     }
 
-    /// Clears the flags of `SAID_IF_SET` that the words do not name. For words from mount(8), which names all flags
-    /// that shall be set.
+    /// Clears the flags of `PASSED_IF_SET` that the words do not name. For words from mount(8), which names all flags
+    /// that are to be set.
     pub fn complete(&mut self) {
-        for flag in SAID_IF_SET {
+        for flag in PASSED_IF_SET {
             if self.change(flag).is_none() {
                 self.changes.push(FlagChange::of(flag, false));
             }
@@ -298,7 +298,7 @@ mod tests {
     fn options_that_mount_leaves_out_are_not_to_be() {
         let mut said = parse("rw,nosuid,noexec,relatime,remount,user_id=0").unwrap();
         said.complete();
-        for flag in SAID_IF_SET {
+        for flag in PASSED_IF_SET {
             let is_said = matches!(flag, MountFlags::NOSUID | MountFlags::NOEXEC);
             assert_eq!(said.change(flag), Some(is_said), "{flag:?}");
         }

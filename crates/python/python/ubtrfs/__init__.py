@@ -634,8 +634,8 @@ def check(
     """Checks a volume that no program writes to. The check only reads. Above single trees it shares no code with the
     writer.
 
-    `devices` and `scan` are as in `Volume.open`, and `progress` as in `Subvolume.copy_tree`. `CheckOptions` has the other
-    keyword arguments.
+    `devices` and `scan` are as in `Volume.open`, and `progress` as in `Subvolume.copy_tree`. `CheckOptions` has the
+    other keyword arguments.
     """
     places = [os.fsencode(place) for place in scan]
     hears = _hearing(progress)
