@@ -15,17 +15,21 @@ use std::sync::Arc;
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::uuid::Uuid;
 
-use crate::contents::{self, Contents, Foreign};
+use crate::contents::{self, Contents};
 use crate::layer::{Component, Layer, LayerId, LayerKind, MissingPart, Problem};
 use crate::lvm::group::{Group, PhysicalVolumes};
 use crate::lvm::problem::LabelProblem;
 use crate::lvm::{label, text};
 use crate::md::array::{Array, Member};
+use crate::md::metadata::{self, Metadata};
 use crate::md::problem::LeftOut;
-use crate::md::superblock::{self, Metadata};
+use crate::md::superblock::{SECTOR, Superblock};
+use crate::md::version0;
 use crate::partition::{self, Partition};
 use crate::window::Window;
 
+#[cfg(test)]
+mod log_tests;
 #[cfg(test)]
 mod tests;
 
@@ -149,11 +153,35 @@ impl Assembly {
 /// Returns whether a device is a member of an array, a physical volume or a disk with partitions. This reads less than
 /// an assembly.
 pub fn is_layered(device: &dyn BlockDevice) -> bool {
-    let is_member = || matches!(superblock::find(device), Ok(Some(_)));
+    let is_member = || matches!(metadata::find(device), Ok(Some(_)));
     let is_physical_volume = || matches!(label::find(device), Ok(Some(_)));
     let has_gpt = || matches!(partition::gpt::read(device), Ok(Some(_)));
     let has_mbr = || matches!(partition::mbr::read(device), Ok(Some(_)));
     is_member() || is_physical_volume() || has_gpt() || has_mbr()
+}
+
+/// Returns the partitions of a disk if its superblock, of metadata 0.90, belongs to the last partition. It does if the
+/// partition has room for the member's data.
+fn holders(
+    superblock: &Superblock,
+    device: &dyn BlockDevice,
+) -> Result<Option<Vec<Partition>>, Problem> {
+    let read = |error: io::Error| Problem::Read(error.kind());
+    if !superblock.is_version0() {
+        return Ok(None);
+    }
+    let partitions = match partition::gpt::read(device).map_err(read)? {
+        Some(partitions) => Some(partitions),
+        None => partition::mbr::read(device).map_err(read)?,
+    };
+    let header = &superblock.header;
+    let own_place = header.super_offset.get() * SECTOR;
+    let size = header.size.get() * SECTOR;
+    let has_it = |partition: &Partition| {
+        let place = version0::place(partition.len);
+        place.is_some_and(|place| partition.start + place == own_place && size <= place)
+    };
+    Ok(partitions.filter(|partitions| partitions.iter().any(has_it)))
 }
 
 /// The members of an array that were found so far.
@@ -240,18 +268,18 @@ impl Search {
         let Some(device) = self.layers[id.0].device.clone() else {
             return Ok(());
         };
-        let contents = match superblock::find(&*device).map_err(read)? {
-            Some(Metadata::Member(superblock)) => {
-                self.add_member(
-                    id,
-                    Member {
-                        device,
-                        superblock: *superblock,
-                    },
-                );
-                Contents::Member
-            }
-            Some(Metadata::Version0) => Contents::Other(Foreign::of(contents::VERSION0)),
+        let contents = match metadata::find(&*device).map_err(read)? {
+            Some(Metadata::Member(superblock)) => match holders(&superblock, &*device)? {
+                Some(partitions) => {
+                    self.add_partitions(id, &device, partitions);
+                    Contents::Partitions
+                }
+                None => {
+                    let superblock = *superblock;
+                    self.add_member(id, Member { device, superblock });
+                    Contents::Member
+                }
+            },
             other => {
                 let damaged = match other {
                     Some(Metadata::Damaged(problem)) => Some(problem),

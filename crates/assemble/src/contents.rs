@@ -26,6 +26,20 @@ pub enum Contents {
     Unknown,
 }
 
+impl Contents {
+    /// Describes a format that is not read here, with a command for Linux. Returns `None` for other contents.
+    pub fn remedy(&self) -> Option<String> {
+        let Contents::Other(foreign) = self else {
+            return None;
+        };
+        let hint = foreign.hint?;
+        let (description, name) = (foreign.description, foreign.name);
+        Some(format!(
+            "{description} ({name}) is not read here; on Linux: {hint}"
+        ))
+    }
+}
+
 /// A format that is not read here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign {
@@ -61,7 +75,7 @@ const HINTS: &[(&str, &str, &str)] = &[
     ),
     (
         "linux_raid_member",
-        "a member of an md array with metadata 0.90",
+        "a member of an md array",
         "mdadm --assemble --readonly --scan",
     ),
     (
@@ -83,9 +97,6 @@ const HINTS: &[(&str, &str, &str)] = &[
     ("stratis", "a Stratis pool", "stratis pool start"),
     ("bcachefs", "bcachefs", "mount -o ro DEVICE DIRECTORY"),
 ];
-
-/// The name of md metadata 0.90.
-pub(crate) const VERSION0: &str = "linux_raid_member";
 
 impl Foreign {
     /// Describes a format by its name in blkid.

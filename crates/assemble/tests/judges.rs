@@ -70,6 +70,46 @@ fn mdadm_accepts_written_members() {
     }
 }
 
+#[test]
+fn mdadm_accepts_members_of_metadata_0_90() {
+    let folder = Scratch::new().expect("there is room");
+    for (level, layout, shown) in [
+        (1, 0, "raid1"),
+        (5, 3, "raid5"),
+        (6, 2, "raid6"),
+        (10, 0x102, "raid10"),
+        (0, 0, "raid0"),
+        (-1, 0, "linear"),
+    ] {
+        let array = MdArray {
+            metadata: MdMetadata::Version0,
+            ..MdArray::new(level, layout, 4)
+        };
+        let member = array.write(&vec![1; 1 << 20]).swap_remove(2);
+        let path = folder.path().join("member");
+        fs::write(&path, member).expect("there is room");
+        let Some(examined) = run("mdadm", &["--examine", path_text(&path)]) else {
+            return;
+        };
+        let mut lines = vec![
+            "Version : 0.90.00".to_owned(),
+            format!("Raid Level : {shown}"),
+            "Raid Devices : 4".to_owned(),
+            "State : clean".to_owned(),
+            "- correct".to_owned(),
+            "Events : 42".to_owned(),
+            "this     2       8       33        2      active sync".to_owned(),
+        ];
+        if level == 5 {
+            lines.push("Layout : right-symmetric".to_owned());
+            lines.push("Chunk Size : 64K".to_owned());
+        }
+        for line in lines {
+            assert!(examined.contains(&line), "{line}: {examined}");
+        }
+    }
+}
+
 /// Returns options that restrict `lvm` to some devices.
 fn only(devices: &[&Path]) -> String {
     let accepted: Vec<String> = devices

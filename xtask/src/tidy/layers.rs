@@ -55,6 +55,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "lvm md partition",
             "layer",
             "assembly",
+            "search",
         ],
     ),
     (
@@ -162,7 +163,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "damage escaped handle host_owners lineage reexports",
             "transfer",
             "caller error",
-            "named_option",
+            "layers named_option",
             "sibling_devices checking file_device metadata mkfs_options",
             "changes file read_dir",
             "subvolume",

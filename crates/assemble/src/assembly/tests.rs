@@ -8,11 +8,11 @@ use ubtrfs_sim::{LvmGroup, LvmSegment, LvmVolume, MdArray, MdMetadata, Rng};
 
 use super::*;
 use crate::lvm::problem::VolumeProblem;
-use crate::md::problem::{ArrayNote, ArrayProblem};
+use crate::md::problem::{ArrayNote, ArrayProblem, SuperblockProblem};
 
-const KIB: usize = 1 << 10;
+pub(super) const KIB: usize = 1 << 10;
 
-fn content(len: usize) -> Vec<u8> {
+pub(super) fn content(len: usize) -> Vec<u8> {
     let mut rng = Rng::new(7);
     let mut bytes = vec![0; len];
     for word in bytes.chunks_mut(8) {
@@ -22,7 +22,7 @@ fn content(len: usize) -> Vec<u8> {
 }
 
 /// Assembles images; an empty one is not there.
-fn assemble(images: &[Vec<u8>]) -> Assembly {
+pub(super) fn assemble(images: &[Vec<u8>]) -> Assembly {
     let present = images
         .iter()
         .enumerate()
@@ -33,7 +33,7 @@ fn assemble(images: &[Vec<u8>]) -> Assembly {
     }))
 }
 
-fn top(assembly: &Assembly, kind: &str) -> LayerId {
+pub(super) fn top(assembly: &Assembly, kind: &str) -> LayerId {
     let tops = assembly
         .iter()
         .filter(|(_, layer)| layer.kind.driver() == kind);
@@ -51,7 +51,7 @@ fn read(layer: &Layer, offset: usize, len: usize) -> Vec<u8> {
 
 /// Checks that a layer holds `content`, with reads of many sizes and offsets.
 #[track_caller]
-fn check(layer: &Layer, content: &[u8]) {
+pub(super) fn check(layer: &Layer, content: &[u8]) {
     assert!(layer.len_bytes >= content.len() as u64);
     assert!(read(layer, 0, content.len()) == content, "as a whole");
     let mut rng = Rng::new(1);
@@ -104,6 +104,167 @@ fn raid1_is_read_from_any_member() {
         };
         check_array(&array, 2);
     }
+}
+
+#[test]
+fn metadata_0_90_is_read_at_every_level() {
+    for (level, layout, members, redundancy) in [
+        (1, 0, 3, 2),
+        (5, 2, 4, 1),
+        (6, 2, 5, 2),
+        (4, 0, 4, 1),
+        (10, 0x102, 4, 1),
+        (0, 0, 3, 0),
+        (-1, 0, 3, 0),
+    ] {
+        let array = MdArray {
+            metadata: MdMetadata::Version0,
+            ..MdArray::new(level, layout, members)
+        };
+        check_array(&array, redundancy);
+    }
+}
+
+#[test]
+fn members_of_metadata_0_90_are_left_out_like_others() {
+    let array = MdArray {
+        metadata: MdMetadata::Version0,
+        ..MdArray::new(5, 2, 3)
+    };
+    let content = content(600 * KIB);
+    let word = |sb: &mut [u8], word: usize, value: u32| {
+        sb[word * 4..word * 4 + 4].copy_from_slice(&value.to_le_bytes());
+    };
+    let left_out = |change: &dyn Fn(usize, &mut [u8])| {
+        let mut members = array.write(&content);
+        for (role, member) in members.iter_mut().enumerate() {
+            array.edit(member, |sb| change(role, sb));
+        }
+        let assembly = assemble(&members);
+        let layer = assembly.layer(top(&assembly, "md"));
+        assert_eq!(layer.name, "md1");
+        check(layer, &content);
+        let out = layer.components.iter().find_map(|part| match part {
+            Component::LeftOut(_, reason) => Some(reason.clone()),
+            _ => None,
+        });
+        out.expect("a member that is left out")
+    };
+    let stale = LeftOut::Stale {
+        events: 42,
+        newest: 50,
+    };
+    assert_eq!(
+        left_out(&|role, sb| if role > 0 {
+            word(sb, 39, 50)
+        }),
+        stale
+    );
+    // The descriptor of member 0: faulty and removed, and then active without being in sync.
+    let newest = |role: usize, sb: &mut [u8], state: u32| {
+        if role > 0 {
+            word(sb, 39, 43);
+            word(sb, 128 + 4, state);
+        }
+    };
+    assert_eq!(left_out(&|role, sb| newest(role, sb, 9)), LeftOut::Faulty);
+    assert_eq!(left_out(&|role, sb| newest(role, sb, 2)), LeftOut::Faulty);
+
+    let mut members = array.write(&content);
+    for member in &mut members {
+        array.edit(member, |sb| word(sb, 2, 91));
+    }
+    let assembly = assemble(&members);
+    let layer = assembly.layer(top(&assembly, "md"));
+    assert_eq!(layer.problem, Some(Problem::Array(ArrayProblem::Reshape)));
+
+    // Not stopped: the word for the state is 0.
+    for member in &mut members {
+        array.edit(member, |sb| {
+            word(sb, 2, 90);
+            word(sb, 33, 0);
+        });
+    }
+    members[1].clear();
+    let assembly = assemble(&members);
+    let layer = assembly.layer(top(&assembly, "md"));
+    assert_eq!(layer.notes, [ArrayNote::NotStopped]);
+}
+
+#[test]
+fn damaged_metadata_0_90_is_reported() {
+    let array = MdArray {
+        metadata: MdMetadata::Version0,
+        ..MdArray::new(1, 0, 2)
+    };
+    let problem = |change: &dyn Fn(&mut [u8])| {
+        let mut member = array.write(&content(300 * KIB)).swap_remove(0);
+        let range = array.superblock_range(&member);
+        change(&mut member[range]);
+        assemble(&[member]).layers()[0].problem.clone()
+    };
+    let sealed = |at: usize, value: u8| {
+        problem(&|sb| {
+            sb[at] = value;
+            ubtrfs_sim::seal_md(sb);
+        })
+    };
+    assert!(matches!(
+        problem(&|sb| sb[4000] ^= 1),
+        Some(Problem::Superblock(SuperblockProblem::Checksum { .. }))
+    ));
+    let members = |members| {
+        let max = if members == 0 { 1920 } else { 27 };
+        Some(Problem::Superblock(SuperblockProblem::Members {
+            members,
+            max,
+        }))
+    };
+    assert_eq!(sealed(40, 28), members(28));
+    assert_eq!(sealed(40, 0), members(0));
+}
+
+#[test]
+fn superblock_at_the_end_of_disk_and_partition_is_that_of_the_partition() {
+    let array = MdArray {
+        metadata: MdMetadata::Version0,
+        ..MdArray::new(1, 0, 2)
+    };
+    let content = content(512 * KIB);
+    let start = 1 << 20;
+    let disks: Vec<Vec<u8>> = array
+        .write(&content)
+        .into_iter()
+        .map(|member| {
+            let mut disk = vec![0; start];
+            let sectors = (member.len() / 512) as u32;
+            let entry = [
+                &[0, 0, 0, 0, 0xfd, 0, 0, 0][..],
+                &(start as u32 / 512).to_le_bytes(),
+                &sectors.to_le_bytes(),
+            ];
+            disk[446..462].copy_from_slice(&entry.concat());
+            disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+            disk.extend(member);
+            disk
+        })
+        .collect();
+    let assembly = assemble(&disks);
+    let layer = assembly.layer(top(&assembly, "md"));
+    check(layer, &content);
+    let on = layer.below().map(|id| assembly.layer(id).kind.driver());
+    assert_eq!(on.collect::<Vec<_>>(), ["partition", "partition"]);
+
+    // An array of whole disks, with a partition that its data does not fit into.
+    let mut members = array.write(&disks[0]);
+    for member in &mut members {
+        let sectors = (member.len() - start) as u32 / 512;
+        member[458..462].copy_from_slice(&sectors.to_le_bytes());
+    }
+    let assembly = assemble(&members);
+    let on = assembly.layer(top(&assembly, "md"));
+    assert_eq!(on.below().count(), 2);
+    assert_eq!(assembly.layers()[0].contents, Contents::Member);
 }
 
 #[test]
@@ -303,7 +464,7 @@ fn arrays_that_cannot_be_trusted_are_refused() {
         }
     };
     assert_eq!(refused(&|sb| sb[8] |= 4), ArrayProblem::Reshape);
-    assert_eq!(refused(&|sb| sb[9] |= 2), ArrayProblem::Journal);
+    assert_eq!(refused(&|sb| sb[9] |= 2), ArrayProblem::JournalMissing);
     assert_eq!(
         refused(&|sb| sb[11] |= 0x80),
         ArrayProblem::Features(0x8000_0000)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ubtrfs_device::BlockDevice;
 
+use super::logs::{is_journal_empty, is_ppl_empty};
 use super::problem::{ArrayNote, ArrayProblem, LeftOut};
 use super::superblock::{Role, SECTOR, Superblock, feature};
 use crate::concat::{Concat, Piece};
@@ -64,7 +65,9 @@ impl Array {
         }
         let level = newest.header.level.get();
         let is_degraded = chosen.roles.iter().any(Option::is_none);
-        if is_degraded && !newest.is_in_sync() && matches!(level, 4..=6) {
+        // A partial parity log without entries means that nothing was being written.
+        let has_log = newest.has(feature::PPL | feature::MULTIPLE_PPLS);
+        if is_degraded && !newest.is_in_sync() && matches!(level, 4..=6) && !has_log {
             notes.push(ArrayNote::NotStopped);
         }
         let builder = Builder {
@@ -200,14 +203,40 @@ impl Builder<'_> {
             return Err(ArrayProblem::Reshape);
         }
         if any(feature::JOURNAL) {
-            return Err(ArrayProblem::Journal);
+            self.check_journal()?;
         }
         let is_degraded = self.present() < self.roles.len();
         let has_log = any(feature::PPL | feature::MULTIPLE_PPLS);
-        if has_log && is_degraded && !self.newest.is_in_sync() {
+        if has_log && is_degraded && !self.newest.is_in_sync() && !self.are_ppls_empty() {
             return Err(ArrayProblem::DirtyPpl);
         }
         Ok(())
+    }
+
+    /// Accepts a journal that is as new as the members, and known to be empty.
+    fn check_journal(&self) -> Result<(), ArrayProblem> {
+        let is_journal = |member: &&Member| member.superblock.role() == Role::Journal;
+        let newest = self.newest.header.events.get();
+        let is_fresh =
+            |member: &&Member| member.superblock.header.events.get().saturating_add(1) >= newest;
+        let mut journals = self.members.iter().filter(is_journal).filter(is_fresh);
+        let Some(journal) = journals.next() else {
+            return Err(ArrayProblem::JournalMissing);
+        };
+        match is_journal_empty(&*journal.device, &journal.superblock) {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(ArrayProblem::Journal),
+        }
+    }
+
+    /// Returns whether no member has partial parity. The log of a stripe is on the member with its parity. If that one is
+    /// missing, its data is complete.
+    fn are_ppls_empty(&self) -> bool {
+        let mut present = self.roles.iter().flatten();
+        present.all(|&member| {
+            let Member { device, superblock } = &self.members[member];
+            is_ppl_empty(&**device, superblock).unwrap_or(false)
+        })
     }
 
     fn present(&self) -> usize {

@@ -43,6 +43,8 @@ pub enum ArrayProblem {
         "its journal (raid5-cache) may have newer data: 'mdadm --assemble --readonly --scan' on Linux reads it"
     )]
     Journal,
+    #[error("its journal (raid5-cache) is missing, and may have newer data")]
+    JournalMissing,
     #[error("it is degraded and was not stopped, and its partial parity log is not read here")]
     DirtyPpl,
     #[error("feature bits {0:#x} are unknown")]

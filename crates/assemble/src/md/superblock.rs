@@ -1,4 +1,4 @@
-//! The superblock of an md member, metadata 1.0, 1.1 and 1.2.
+//! The superblock of an md member, metadata 1.0, 1.1 and 1.2. Metadata 0.90 has the same fields here (`version0`).
 //!
 //! Source: `struct mdp_superblock_1` of Linux. All numbers are little-endian, and most lengths are sectors of 512 bytes.
 
@@ -20,7 +20,8 @@ const SUPERBLOCK_BYTES: usize = 4096;
 pub(crate) const MAX_ROLES: usize = (SUPERBLOCK_BYTES - size_of::<Header>()) / 2;
 /// The first role that is not a position in the array.
 const ROLE_END: u16 = 0xff00;
-const ROLE_FAULTY: u16 = 0xfffe;
+pub(crate) const ROLE_SPARE: u16 = 0xffff;
+pub(crate) const ROLE_FAULTY: u16 = 0xfffe;
 const ROLE_JOURNAL: u16 = 0xfffd;
 
 /// Bits of `feature_map`. Bitmaps and clusters do not matter to a reader.
@@ -100,50 +101,9 @@ pub(crate) struct Superblock {
     pub(crate) bad_blocks: Vec<Range<u64>>,
 }
 
-/// The md metadata of a device.
-#[derive(Debug)]
-pub(crate) enum Metadata {
-    Member(Box<Superblock>),
-    /// Metadata 0.90.
-    Version0,
-    /// A superblock in the right place that is damaged.
-    Damaged(SuperblockProblem),
-}
-
-/// Finds the md metadata of a device.
-pub(crate) fn find(device: &dyn BlockDevice) -> io::Result<Option<Metadata>> {
-    let sectors = device.len_bytes() / SECTOR;
-    let last = sectors.checked_sub(16).map(|sector| sector & !7);
-    let mut damaged = None;
-    // Versions 1.2, 1.1 and 1.0.
-    for sector in [Some(8), Some(0), last].into_iter().flatten() {
-        match Superblock::read(device, sector)? {
-            Some(Ok(superblock)) => return Ok(Some(Metadata::Member(Box::new(superblock)))),
-            Some(Err(problem)) => damaged = Some(Metadata::Damaged(problem)),
-            None => {}
-        }
-    }
-    if damaged.is_none() && has_version0(device)? {
-        return Ok(Some(Metadata::Version0));
-    }
-    Ok(damaged)
-}
-
-/// Returns whether the device has metadata 0.90, at its last whole 64 KiB.
-fn has_version0(device: &dyn BlockDevice) -> io::Result<bool> {
-    let Some(offset) = (device.len_bytes() & !0xffff).checked_sub(0x10000) else {
-        return Ok(false);
-    };
-    let mut start = [0; 8];
-    device.read_at(&mut start, offset)?;
-    let mut magic = [0; 8];
-    magic[..4].copy_from_slice(&MAGIC.to_le_bytes());
-    Ok(start == magic)
-}
-
 impl Superblock {
     /// Reads the superblock at a sector. Returns None without one, or if it names another place.
-    fn read(
+    pub(super) fn read(
         device: &dyn BlockDevice,
         sector: u64,
     ) -> io::Result<Option<Result<Superblock, SuperblockProblem>>> {
@@ -185,8 +145,22 @@ impl Superblock {
         Ok(Some(Ok(superblock)))
     }
 
+    /// Creates a superblock from the fields of metadata 0.90, whose lists of bad blocks are empty.
+    pub(crate) fn of_version0(header: Header, roles: Vec<U16>) -> Superblock {
+        Superblock {
+            header,
+            roles,
+            bad_blocks: Vec::new(),
+        }
+    }
+
+    /// Returns whether it was metadata 0.90, which does not name its own place.
+    pub(crate) fn is_version0(&self) -> bool {
+        self.header.major_version.get() == 0
+    }
+
     /// Checks the fields that layers compute with, so that their sums do not overflow.
-    fn check(&self) -> Result<(), SuperblockProblem> {
+    pub(crate) fn check(&self) -> Result<(), SuperblockProblem> {
         /// Far above any device, and far below an overflow of its bytes.
         const MAX_SECTORS: u64 = 1 << 50;
         let header = &self.header;
@@ -282,6 +256,11 @@ pub(crate) fn checksum(header: &Header, roles: &[U16]) -> u32 {
     let mut header = header.clone();
     header.sb_csum = 0.into();
     let bytes = [header.as_bytes(), roles.as_bytes()].concat();
+    folded_sum(&bytes)
+}
+
+/// Adds the words of a superblock, and the carries once more.
+pub(crate) fn folded_sum(bytes: &[u8]) -> u32 {
     let (words, tail) = bytes.as_chunks::<4>();
     let sum: u64 = words
         .iter()

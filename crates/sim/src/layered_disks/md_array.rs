@@ -8,10 +8,14 @@ const DATA_OFFSET: u64 = 64 << 10;
 /// The bytes behind the data, with metadata 1.0.
 const TAIL_BYTES: u64 = 16 << 10;
 const ROLES: usize = 384;
+/// The superblock of metadata 0.90 is at a multiple of this.
+const VERSION0_BYTES: u64 = 64 << 10;
 
 /// Where the superblock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MdMetadata {
+    /// Version 0.90.
+    Version0,
     /// Version 1.0.
     End,
     /// Version 1.1.
@@ -68,6 +72,7 @@ impl MdArray {
     /// Returns the range of a member's data.
     pub fn data_range(&self, member: &[u8]) -> Range<usize> {
         match self.metadata {
+            MdMetadata::Version0 => 0..self.superblock_range(member).start,
             MdMetadata::End => 0..member.len() - TAIL_BYTES as usize,
             _ => DATA_OFFSET as usize..member.len(),
         }
@@ -76,6 +81,10 @@ impl MdArray {
     /// Returns the range of the superblock.
     pub fn superblock_range(&self, member: &[u8]) -> Range<usize> {
         let start = match self.metadata {
+            MdMetadata::Version0 => {
+                let place = (member.len() as u64 & !(VERSION0_BYTES - 1)) - VERSION0_BYTES;
+                return place as usize..place as usize + 4096;
+            }
             MdMetadata::End => (((member.len() as u64 / SECTOR - 16) & !7) * SECTOR) as usize,
             MdMetadata::Start => 0,
             MdMetadata::AfterStart => 4096,
@@ -90,7 +99,63 @@ impl MdArray {
         seal_md(&mut member[range]);
     }
 
+    /// Returns a member with metadata 0.90, which is 1024 words. Words 128 to 991 describe the disks, and the last 32
+    /// the member itself.
+    fn member_of_version0(&self, role: usize, data: &[u8]) -> Vec<u8> {
+        let mut member = data.to_vec();
+        member.resize(data.len().next_multiple_of(VERSION0_BYTES as usize), 0);
+        let kib = member.len() / 1024;
+        member.resize(member.len() + VERSION0_BYTES as usize, 0);
+        let range = self.superblock_range(&member);
+        let superblock = &mut member[range];
+        let mut put = |word: usize, value: u32| {
+            superblock[word * 4..word * 4 + 4].copy_from_slice(&value.to_le_bytes());
+        };
+        let count = self.members as u32;
+        put(0, 0xa92b_4efc);
+        put(2, 90);
+        for word in [5, 13, 14, 15] {
+            put(word, u32::from(self.number) * 0x0101_0101);
+        }
+        put(6, 1_500_000_000);
+        put(7, self.level.cast_unsigned());
+        put(8, if self.level > 0 { kib as u32 } else { 0 });
+        put(9, count);
+        put(10, count);
+        put(11, self.number.into());
+        put(32, 1_500_000_001);
+        // Clean.
+        put(33, 1);
+        put(34, count);
+        put(35, count);
+        put(39, 42);
+        put(41, 42);
+        put(64, self.layout);
+        put(
+            65,
+            if self.level == 1 {
+                0
+            } else {
+                self.chunk_bytes as u32
+            },
+        );
+        let disks = (0..self.members).map(|disk| (128 + 32 * disk, disk as u32));
+        for (word, disk) in disks.chain([(992, role as u32)]) {
+            put(word, disk);
+            put(word + 1, 8);
+            put(word + 2, 16 * disk + 1);
+            put(word + 3, disk);
+            // Active and in sync.
+            put(word + 4, 6);
+        }
+        seal_md(superblock);
+        member
+    }
+
     fn member(&self, role: usize, data: &[u8]) -> Vec<u8> {
+        if self.metadata == MdMetadata::Version0 {
+            return self.member_of_version0(role, data);
+        }
         let (before, after) = match self.metadata {
             MdMetadata::End => (0, TAIL_BYTES),
             _ => (DATA_OFFSET, 0),
@@ -367,13 +432,19 @@ impl MdArray {
 
 /// Corrects the checksum of a superblock.
 pub fn seal_md(superblock: &mut [u8]) {
-    superblock[216..220].fill(0);
+    // The first word after the magic is the version.
+    let field = if superblock[4..8] == [0; 4] {
+        38 * 4..39 * 4
+    } else {
+        216..220
+    };
+    superblock[field.clone()].fill(0);
     let words = superblock.chunks_exact(4);
     let sum: u64 = words
         .map(|word| u64::from(u32::from_le_bytes([word[0], word[1], word[2], word[3]])))
         .sum();
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    superblock[216..220].copy_from_slice(&(sum as u32).to_le_bytes());
+    superblock[field].copy_from_slice(&(sum as u32).to_le_bytes());
 }
 
 /// Multiplies in GF(2^8), bit by bit.
