@@ -63,6 +63,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "format",
             "device",
+            "assemble",
             "spill",
             "fs",
             "maintenance",

@@ -21,6 +21,7 @@ mod parity_array;
 mod parity_layout;
 mod partition;
 mod raid10;
+mod search;
 mod striped;
 mod window;
 
@@ -29,3 +30,4 @@ pub use contents::{Contents, Foreign};
 pub use layer::{Component, Layer, LayerId, LayerKind, MissingPart, Problem};
 pub use lvm::problem::{LabelProblem, TextFault, VolumeProblem};
 pub use md::problem::{ArrayNote, ArrayProblem, LeftOut, SuperblockProblem};
+pub use search::{Devices, Disks, OtherDisks, SearchError, other_disks};

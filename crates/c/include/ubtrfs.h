@@ -646,6 +646,8 @@ void ubtrfs_open_options_free(struct ubtrfs_open_options *options);
  * - "scan": a path, added to earlier ones. Sets the places to search for the volume's other devices: files, folders
  *   (for the files directly in them) or `/dev` (for all block devices). Without one, only the named devices are opened.
  *   Default: no path.
+ * - "volume": a text. Chooses the volume if the disks hold several: its UUID or label, or the name of its array or LVM
+ *   volume. Only for volumes on partitions, md arrays and LVM volumes, which are only read. Default: none.
  * - "memory_bytes": a number of bytes, such as 64m. Limits all caches and buffers to their shares of this number of
  *   bytes of memory. Default: no limit.
  * - "cache_bytes": a number of bytes, such as 64m. Sets the size of the cache of tree blocks, in bytes. Default: 256m.
@@ -772,6 +774,7 @@ void ubtrfs_check_options_free(struct ubtrfs_check_options *options);
  * - "tree_root": a number. Uses the root tree at this logical address.
  * - "chunk_root": a number. Uses the chunk tree at this logical address.
  * - "scan": a path. Adds a file or a folder to the search for other devices, as for opening.
+ * - "volume": a text. Chooses the volume if the disks hold several, as for opening.
  */
 int ubtrfs_check_options_set(struct ubtrfs_check_options *options,
                              const char *name,
@@ -1325,6 +1328,8 @@ void ubtrfs_receive_options_free(struct ubtrfs_receive_options *options);
  * - "strict_attributes": true or false. Fails at attributes of NAS makers, which no other system has. By default they
  *   are left out, and a warning is logged with their names and numbers.
  * - "all_streams": true or false. Receives all concatenated streams. By default nothing after the first stream is read.
+ * - "strict_attributes": true or false. Fails at the first extended attribute that the volume cannot have. By default
+ *   such attributes are left out.
  */
 int ubtrfs_receive_options_set(struct ubtrfs_receive_options *options,
                                const char *name,

@@ -128,7 +128,7 @@ pub fn option_lines() -> [Vec<OptionLine>; 3] {
     [
         open.collect(),
         mkfs.chain([FORCE.line()]).collect(),
-        check.chain([SCAN.line()]).collect(),
+        check.chain([VOLUME.line(), SCAN.line()]).collect(),
     ]
 }
 
@@ -163,6 +163,17 @@ static FORCE: OptionRow<ubtrfs_mkfs_options> = OptionRow::new(
     "Allows ubtrfs_volume_format to overwrite existing data.",
     |mkfs, value| {
         mkfs.force = parse(value)?;
+        Some(())
+    },
+);
+
+static VOLUME: OptionRow<ubtrfs_check_options> = OptionRow::new(
+    "volume",
+    "a text",
+    "Chooses the volume if the disks hold several, as for opening.",
+    |check, value| {
+        let name = value.to_str()?;
+        check.change(|checker| checker.volume(name));
         Some(())
     },
 );
@@ -303,8 +314,8 @@ pub unsafe extern "C" fn ubtrfs_check_options_set(
     let change = |options: &mut ubtrfs_check_options| {
         // SAFETY: see the head of the header.
         let (name, value) = unsafe { (text(name)?, text(value)?) };
-        if name == SCAN.name {
-            return SCAN.apply(options, value);
+        if let Some(row) = [&VOLUME, &SCAN].into_iter().find(|row| name == row.name) {
+            return row.apply(options, value);
         }
         let set = options.checker.clone().set(&name.to_string_lossy(), value);
         options.checker = set.map_err(refused)?;

@@ -103,7 +103,7 @@ fn options_of_python() -> String {
             OptionKind::Flag => "bool".into(),
             OptionKind::Bytes => "Optional[int]".into(),
             OptionKind::Interval => "Optional[float]".into(),
-            OptionKind::Compression => "Optional[str]".into(),
+            OptionKind::Compression | OptionKind::Text => "Optional[str]".into(),
             OptionKind::Discard => "Union[bool, str]".into(),
             OptionKind::Paths => format!("Iterable[{PATH_OF_PYTHON}]"),
             kind => panic!("no type of Python for {kind:?}"),

@@ -161,6 +161,7 @@ static void transfer(const struct ubtrfs_subvolume *root, const struct ubtrfs_su
     CHECK(ubtrfs_transfer_options_set(options, "follow", "true") == 0);
     CHECK(ubtrfs_transfer_options_set(options, "contents", "true") == 0);
     CHECK(ubtrfs_transfer_options_set(options, "preserve", "false") == 0);
+    CHECK(ubtrfs_transfer_options_set(options, "strict_attributes", "true") == 0);
     CHECK(ubtrfs_transfer_options_set(options, "umask", "077") == 0);
     CHECK(ubtrfs_mkdir(root, "/into", 0755) == 0);
     CHECK(ubtrfs_symlink(root, "/tree", "/link") == 0);
@@ -209,6 +210,7 @@ static void stream(const struct ubtrfs_subvolume *root, const struct ubtrfs_subv
     CHECK(ubtrfs_receive_options_new(&receiving) == 0);
     CHECK(ubtrfs_receive_options_set(receiving, "all_streams", "true") == 0);
     CHECK(ubtrfs_receive_options_set(receiving, "force_decompress", "true") == 0);
+    CHECK(ubtrfs_receive_options_set(receiving, "strict_attributes", "true") == 0);
     CHECK(ubtrfs_mkdir(other, "/received", 0755) == 0);
     TWICE(heard, receive_anew(other, "/received", receiving, &heard), 0);
     CHECK(heard.names == 1 && heard.has_path && heard.bytes >= 3 << 20);

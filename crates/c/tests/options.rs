@@ -10,7 +10,7 @@ use std::ptr;
 
 use ubtrfs::{Profile, Volume};
 use ubtrfs_c::*;
-use ubtrfs_sim::Scratch;
+use ubtrfs_sim::{MdArray, Scratch};
 
 fn message() -> String {
     // SAFETY: the text is copied before another call.
@@ -189,6 +189,29 @@ fn volume_of_two_devices_is_made_found_and_opened_degraded() {
     assert_eq!(open(&paths[..1], reading.0), 0, "{}", message());
 }
 
+#[test]
+fn disks_of_an_array_are_opened_like_devices() {
+    let scratch = Scratch::new().unwrap();
+    let base = scratch.path().join("base");
+    let mkfs = of_mkfs();
+    assert_eq!(set_mkfs(&mkfs, c"label", c"data"), 0);
+    assert_eq!(create(&[&base], &mkfs, ptr::null()), 0, "{}", message());
+    let paths = [0, 1].map(|number| scratch.path().join(format!("disk{number}")));
+    let members = MdArray::new(1, 0, 2).write(&fs::read(&base).unwrap());
+    for (path, member) in paths.iter().zip(members) {
+        fs::write(path, member).unwrap();
+    }
+    let reading = of_open();
+    assert_eq!(open(&paths, reading.0), -libc::EROFS);
+    assert_eq!(set_open(&reading, c"read_only", c"true"), 0);
+    assert_eq!(open(&paths, reading.0), 0, "{}", message());
+    assert_eq!(open(&paths[1..], reading.0), 0, "{}", message());
+    assert_eq!(set_open(&reading, c"volume", c"data"), 0);
+    assert_eq!(open(&paths, reading.0), 0, "{}", message());
+    assert_eq!(set_open(&reading, c"volume", c"other"), 0);
+    assert_eq!(open(&paths, reading.0), -libc::ENOENT);
+}
+
 unsafe extern "C" fn count(_: *const ubtrfs_issue, data: *mut c_void) -> c_int {
     // SAFETY: it points to the counter of the test.
     unsafe { *data.cast::<u64>() += 1 };
@@ -230,6 +253,8 @@ fn image_is_made_of_a_folder_again_and_checked() {
             (c"memory_bytes", c"16777216"),
             (c"max_issues", c"5"),
             (c"scan", contents.as_c_str()),
+            // It has an effect only on disks with layers.
+            (c"volume", c"data"),
         ] {
             let set = ubtrfs_check_options_set(check.0, name.as_ptr(), value.as_ptr());
             assert_eq!(set, 0, "{}", message());

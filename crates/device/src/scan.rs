@@ -103,12 +103,20 @@ fn block_devices() -> Vec<PathBuf> {
 }
 
 fn inspect(path: &Path) -> Result<Option<FoundDevice>, DeviceError> {
-    let device = FileDevice::peek(path)?;
-    let superblocks = DeviceSuperblocks::read(&device);
+    found_on(&FileDevice::peek(path)?, path)
+}
+
+/// Describes a device by copy 0 of its superblock. Returns None without one.
+///
+/// # Errors
+///
+/// Copy 0 is damaged.
+pub fn found_on(device: &dyn BlockDevice, path: &Path) -> Result<Option<FoundDevice>, DeviceError> {
+    let superblocks = DeviceSuperblocks::read(device);
     if !superblocks.first_has_magic() {
         return Ok(None);
     }
-    let superblock = superblocks.require(&device, path, CopyChoice::First)?;
+    let superblock = superblocks.require(device, path, CopyChoice::First)?;
     Ok(Some(FoundDevice {
         path: path.to_owned(),
         fsid: superblock.fsid,

@@ -14,10 +14,14 @@ pub(crate) fn check(
     py: Python<'_>,
     paths: Vec<Vec<u8>>,
     scan: Vec<Vec<u8>>,
+    volume: Option<String>,
     options: Named,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Report> {
-    let checker = with_named(Checker::new(), options, Checker::set)?.scan(paths_of(&scan));
+    let mut checker = with_named(Checker::new(), options, Checker::set)?.scan(paths_of(&scan));
+    if let Some(volume) = volume {
+        checker = checker.volume(volume);
+    }
     let mut signals = Signals::new(progress);
     let report = py.detach(|| checker.open(&paths_of(&paths))?.run(&mut signals));
     let (report, _) = signals.outcome(report)?;

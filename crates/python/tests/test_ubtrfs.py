@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import tarfile
@@ -29,6 +30,36 @@ def image(tmp_path):
 def root():
     with ubtrfs.Volume.in_memory(SIZE) as volume:
         yield volume.root
+
+
+def mirror_member(content, role):
+    """Returns a member of an md mirror of two disks, metadata 1.2."""
+    sectors, start = len(content) // 512, 128
+    block = bytearray(256 + 2 * 384)
+    struct.pack_into("<IIII16s32sQiIQII", block, 0, 0xA92B4EFC, 1, 0, 0, b"u" * 16, b"nas:1", 0, 1, 0, sectors, 0, 2)
+    struct.pack_into("<QQQQI", block, 128, start, sectors, 8, 0, role)
+    struct.pack_into("<QQQII", block, 192, 0, 7, 2**64 - 1, 0, 384)
+    struct.pack_into("<384H", block, 256, 0, 1, *[0xFFFF] * 382)
+    total = sum(struct.unpack(f"<{len(block) // 4}I", block))
+    struct.pack_into("<I", block, 216, (total & 0xFFFFFFFF) + (total >> 32))
+    return bytes(4096) + bytes(block).ljust(start * 512 - 4096, b"\0") + content
+
+
+def test_disks_of_an_array_are_opened_like_devices(tmp_path):
+    base, one, two = tmp_path / "base.img", tmp_path / "one.img", tmp_path / "two.img"
+    with ubtrfs.Volume.create(base, 256 << 20, label="data") as volume:
+        volume.root.mkdir("/homes")
+    for role, path in enumerate([one, two]):
+        path.write_bytes(mirror_member(base.read_bytes(), role))
+    for options in (dict(devices=[two]), dict(scan=[tmp_path], volume="data")):
+        with ubtrfs.Volume.open(one, read_only=True, **options) as volume:
+            assert volume.label == "data" and volume.root.isdir("/homes")
+    with pytest.raises(OSError) as refused:
+        ubtrfs.Volume.open(one, devices=[two])
+    assert refused.value.errno == errno.EROFS
+    assert ubtrfs.check(one, devices=[two], volume="data").clean
+    with pytest.raises(FileNotFoundError):
+        ubtrfs.check(one, devices=[two], volume="other")
 
 
 def test_files_last_until_the_volume_is_opened_again(image):
@@ -974,7 +1005,7 @@ def test_progress_is_reported_and_an_exception_ends_the_call(image, tmp_path):
             if root.exists("/received"):
                 root.rename("/received", "/ended")
             root.mkdir("/received")
-            options = dict(force_decompress=True, all_streams=True)
+            options = dict(force_decompress=True, all_streams=True, strict_attributes=True)
             return root.receive(stream, "/received", progress=hear, **options)
 
         names, last = twice(receive)

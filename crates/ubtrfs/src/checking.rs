@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use ubtrfs_check::CheckOptions;
 use ubtrfs_device::progress::Progress;
-use ubtrfs_device::{BlockDevice, DeviceName, Holder, Pool, memory_limit};
+use ubtrfs_device::{Access, BlockDevice, DeviceName, Holder, Pool, memory_limit};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::uuid::Uuid;
 
-use crate::error::{Naming, Result};
 use crate::named_option::named_options;
+use crate::error::{Caused, Naming, Result};
+use crate::layers::Choice;
 
 /// The part of the memory that a check uses at most.
 const SHARE_OF_MEMORY: u64 = 3;
@@ -48,6 +49,8 @@ pub struct Checker {
     options: CheckOptions,
     /// `None` for the default.
     memory_bytes: Option<u64>,
+    /// The volume to check, of several.
+    volume: Option<String>,
 }
 
 /// The findings of a check. [`Checker`] has an example.
@@ -157,6 +160,13 @@ impl Checker {
         self
     }
 
+    /// Sets the volume to check if the disks hold several, as [`Builder::volume`](crate::Builder::volume).
+    #[must_use]
+    pub fn volume(mut self, name: impl Into<String>) -> Checker {
+        self.volume = Some(name.into());
+        self
+    }
+
     /// Checks the volume on `device` and its other devices.
     ///
     /// # Errors
@@ -208,9 +218,27 @@ impl Checker {
             .first()
             .map_or(Path::new(""), DeviceName::as_path)
             .to_owned();
-        let options = ubtrfs_check::pool_options().scan(self.options.scan.clone());
-        let pool = Pool::open(&names, &options).naming("check", &shown)?;
+        let pool = self.open_pool(&names).naming("check", &shown)?;
         Ok(self.opened(pool, shown))
+    }
+
+    fn open_pool(&self, names: &[DeviceName]) -> Caused<Pool> {
+        let options = ubtrfs_check::pool_options();
+        let choice = Choice {
+            names,
+            scan: &self.options.scan,
+            volume: self.volume.as_deref(),
+            access: Access::Read,
+        };
+        choice.open(
+            || {
+                Ok(Pool::open(
+                    names,
+                    &options.clone().scan(choice.scan.to_vec()),
+                )?)
+            },
+            |devices| Ok(Pool::from_devices(devices, &options)?),
+        )
     }
 
     fn opened(&self, pool: Pool, shown: PathBuf) -> OpenCheck {

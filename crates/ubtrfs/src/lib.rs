@@ -236,6 +236,7 @@ mod file;
 mod file_device;
 mod handle;
 mod host_owners;
+mod layers;
 mod lineage;
 mod metadata;
 mod mkfs;
@@ -293,7 +294,7 @@ pub use report::{
     BlockGroupKind, BlockGroupSpace, DeviceAllocation, DeviceErrors, DeviceInfo, Space, Statistics,
     SubvolumeQuota,
 };
-pub use scanning::{FoundDevice, FoundVolume, scan, scan_devices, scan_with_siblings};
+pub use scanning::{FoundDevice, FoundVolume, scan, scan_devices, scan_layers, scan_with_siblings};
 pub use scrubbing::{
     DamageKind, DamagedFile, DamagedRange, DeviceScrub, OpenScrub, ScrubCounts, ScrubDamage,
     ScrubOptions, ScrubReport,

@@ -16,11 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tracing::subscriber::{NoSubscriber, with_default};
-use ubtrfs_device::{BlockDevice, FoundDevice as Found, all_siblings, memory_limit};
+use ubtrfs_assemble::{Disks, OtherDisks};
+use ubtrfs_device::{BlockDevice, FoundDevice as Found, all_siblings, found_on, memory_limit};
 use ubtrfs_format::maker::MadeBy;
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
 
+use crate::error::{Cause, Naming, Result};
 use crate::file_device::FileDevice;
 use crate::volume::Volume;
 
@@ -145,6 +147,48 @@ pub fn scan_with_siblings<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
         found.extend(siblings.of_volume);
     }
     volumes_of(&found, &seeds)
+}
+
+/// Finds volumes on the partitions of disks, on md arrays of them and on LVM volumes. Further disks of these layers are
+/// searched at `places`, or next to the named disks without places. The path of a device is the name of its layer.
+///
+/// ```
+/// use ubtrfs::{Volume, scan_layers};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # let folder = tempfile::tempdir().expect("there is room");
+/// # let path = folder.path().join("volume.img");
+/// Volume::create(&path, 1 << 30)?.close()?;
+/// // Its only layer is the file itself.
+/// assert!(scan_layers(&[&path], &[])?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// A disk cannot be opened, or one of two other disks may be meant.
+pub fn scan_layers<P: AsRef<Path>>(disks: &[P], places: &[P]) -> Result<Vec<FoundVolume>> {
+    let (named, places) = (owned(disks), owned(places));
+    let others = match places.as_slice() {
+        [] => OtherDisks::Nearby,
+        places => OtherDisks::At(places),
+    };
+    let disks = Disks {
+        named: &named,
+        others,
+    };
+    let shown = named.first().map_or(Path::new(""), PathBuf::as_path);
+    let assembly = disks.assemble().map_err(Cause::Layers);
+    let assembly = assembly.naming("find volumes on", shown)?;
+    let mut found = Vec::new();
+    for volume in disks.volumes(&assembly) {
+        for (name, device) in assembly.devices(&volume) {
+            // Damage is of no concern here, as in other scans.
+            found.extend(found_on(&*device, &name).ok().flatten());
+        }
+    }
+    Ok(volumes_of(&found, &Seeds::default()))
 }
 
 /// Lists the devices on which [`scan`] finds volumes, in the order of discovery. Devices with one id within a volume

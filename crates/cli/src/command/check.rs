@@ -187,12 +187,8 @@ impl Check {
         let places = self.devices.places(&names, DeviceAccess::Read)?;
         let checker = self.checker().scan(places);
         let open = || {
-            let direct = checker.open(&names).reason();
-            let access = DeviceAccess::Read;
-            self.devices
-                .or_assemble(direct.map_err(Into::into), &names, access, |devices| {
-                    Ok(checker.open_devices(devices).reason()?)
-                })
+            let opened = checker.open(&names).reason();
+            opened.map_err(anyhow::Error::from)
         };
         let check = held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)?;
         for (path, holder) in check.holders() {
@@ -216,6 +212,9 @@ impl Check {
             .read_data(self.check_data_csum)
             .degraded(self.devices.is_degraded())
             .backup_root(self.backup);
+        if let Some(volume) = self.devices.chosen_volume() {
+            checker = checker.volume(volume);
+        }
         if let Some(mib) = self.memory {
             checker = checker.memory_bytes(mib.clamp(LEAST_MEMORY_MIB, 1 << 20) << 20);
         }

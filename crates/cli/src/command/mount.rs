@@ -13,8 +13,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use rustix::io::Errno;
+use ubtrfs_assemble::{Disks, OtherDisks, SearchError};
 use ubtrfs_device::{Access, DeviceError, DeviceName, Holder};
-use ubtrfs_fs::{LEAST_MEMORY_BYTES, Volume, WordGroup};
+use ubtrfs_fs::{LEAST_MEMORY_BYTES, OpenOptions, Volume, WordGroup};
 use ubtrfs_fuse::mount::{
     self, Launched, MountError, Options, Readiness, Remount, Remounted, Session, WithoutEffect,
 };
@@ -249,10 +251,8 @@ impl Mount {
                 devices.open_with(&names, access, |names, places| {
                     let options = options.open_options(writable);
                     let options = options.degraded(devices.is_degraded()).scan(places);
-                    let direct = Volume::open(names, &options).map_err(Into::into);
-                    devices.or_assemble(direct, names, access, |devices| {
-                        Ok(Volume::from_devices(devices, &options)?)
-                    })
+                    let chosen = devices.chosen_volume();
+                    open_on_layers(names, &options, chosen, access)
                 })
             };
             held::when_free(Duration::ZERO, open).map_err(name_the_mount)
@@ -263,7 +263,7 @@ impl Mount {
         match open(true) {
             Err(error) if options.read_only.is_none() && is_write_protected(&error) => {
                 let volume = open(false)?;
-                if is_marked(&error) {
+                if is_marked(&error) || is_on_layers(&error) {
                     tracing::warn!("{error}; mounted read-only");
                 } else {
                     tracing::warn!("source write-protected, mounted read-only");
@@ -273,6 +273,32 @@ impl Mount {
             opened => opened.map_err(name_the_way_to_read),
         }
     }
+}
+
+/// Opens a volume directly, or on layers of the named disks.
+fn open_on_layers(
+    names: &[DeviceName],
+    options: &OpenOptions,
+    chosen: Option<&str>,
+    access: Access,
+) -> anyhow::Result<Arc<Volume>> {
+    let direct = || Ok(Volume::open(names, options)?);
+    let paths: Result<Vec<&Path>, _> = names.iter().map(DeviceName::path).collect();
+    let Ok(paths) = paths else {
+        return direct();
+    };
+    let named: Vec<PathBuf> = paths.into_iter().map(Path::to_owned).collect();
+    let disks = Disks {
+        named: &named,
+        others: OtherDisks::At(options.scan_places()),
+    };
+    let errno_of = |error: &anyhow::Error| {
+        let engine = error.downcast_ref::<ubtrfs_fs::Error>();
+        engine.map_or(Errno::IO, ubtrfs_fs::Error::errno)
+    };
+    disks.open(chosen, access, errno_of, direct, |devices| {
+        Ok(Volume::from_devices(devices, options)?)
+    })
 }
 
 /// Returns the name of a device that stays valid in any directory.
@@ -309,7 +335,12 @@ fn say_without_effect(words: &[WithoutEffect]) {
 
 fn is_write_protected(error: &anyhow::Error) -> bool {
     let engine = error.downcast_ref::<ubtrfs_fs::Error>();
-    engine.is_some_and(ubtrfs_fs::Error::is_write_protected)
+    engine.is_some_and(ubtrfs_fs::Error::is_write_protected) || is_on_layers(error)
+}
+
+/// Returns whether the volume is on partitions, md arrays or LVM volumes.
+fn is_on_layers(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(SearchError::ReadOnly(_)))
 }
 
 /// Returns whether the system of a NAS maker has written the volume.

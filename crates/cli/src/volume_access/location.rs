@@ -18,7 +18,6 @@ use ubtrfs::{
 };
 
 use crate::presentation::quoting::Escaped;
-use crate::volume_access::assembled::{self, Devices, Disks};
 use crate::volume_access::held;
 use crate::volume_access::joined::{is_joined, split_joined};
 use crate::volume_access::reason::{Reason, Reasoned};
@@ -386,13 +385,14 @@ impl DeviceOptions {
             builder
         };
         let builder = builder.lazy_times(self.lazy_times);
+        let builder = match &self.volume {
+            Some(volume) => builder.volume(volume),
+            None => builder,
+        };
         let builder = builder.degraded(self.degraded).memory_bytes(memory_limit());
         let open = || {
             self.open_with(images, access, |names, places| {
-                let direct = builder.clone().scan(places).open(names).reason();
-                self.or_assemble(direct.map_err(Into::into), names, access, |devices| {
-                    Ok(builder.clone().open_devices(devices).reason()?)
-                })
+                Ok(builder.clone().scan(places).open(names).reason()?)
             })
         };
         held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)
@@ -415,30 +415,9 @@ impl DeviceOptions {
         open(&names, places).with_context(not_open)
     }
 
-    /// Returns a volume that was opened directly. If that failed, opens it on the layers of the named disks.
-    pub(crate) fn or_assemble<T>(
-        &self,
-        direct: anyhow::Result<T>,
-        names: &[DeviceName],
-        access: DeviceAccess,
-        open: impl FnOnce(Devices) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
-        match direct {
-            Err(error) if assembled::may_help(&error) => {
-                let paths: Result<Vec<&Path>, _> = names.iter().map(DeviceName::path).collect();
-                let Ok(paths) = paths else {
-                    return Err(error);
-                };
-                let paths: Vec<PathBuf> = paths.into_iter().map(Path::to_owned).collect();
-                let disks = Disks {
-                    named: &paths,
-                    places: &self.scan,
-                    only_named: self.only_named,
-                };
-                open(disks.devices_of(self.volume.as_deref(), access, error)?)
-            }
-            direct => direct,
-        }
+    /// Returns the name of the volume to read if the disks hold several.
+    pub(crate) fn chosen_volume(&self) -> Option<&str> {
+        self.volume.as_deref()
     }
 
     pub(crate) fn is_degraded(&self) -> bool {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use ubtrfs_sim::{LvmGroup, LvmSegment, LvmVolume, MdArray, Scratch};
+use ubtrfs_sim::{LvmGroup, LvmSegment, LvmVolume, MdArray, MdMetadata, Scratch};
 
 use crate::process::{fail, location, succeed, ubtrfs};
 
@@ -45,7 +45,7 @@ impl Nas {
         let extents = VOLUME_BYTES / LvmGroup::extent_bytes();
         let first = extents * 2 / 3;
         let volumes = (0..).zip(labels).map(|(number, label)| LvmVolume {
-            name: (*label).to_owned(),
+            name: label.chars().filter(char::is_ascii_alphanumeric).collect(),
             segments: vec![
                 LvmSegment::linear(0, number * first, first),
                 LvmSegment::linear(1, number * (extents - first), extents - first),
@@ -223,7 +223,10 @@ fn assembled_volumes_are_not_written() {
 fn one_of_several_volumes_is_chosen() {
     let nas = Nas::new(&["data", "media"]);
     let disk = location(&nas.disks[0], "/lines.csv");
-    fail(words("cat", disk.clone()), "choose one with --volume");
+    fail(
+        words("cat", disk.clone()),
+        "choose one with the option 'volume'",
+    );
     for (base, names) in [(0, ["data", "vg1000/data"]), (1, ["media", "vg1000/media"])] {
         let wanted = succeed(words("cat", location(&nas.bases[base], "/lines.csv")));
         for name in names {
@@ -334,4 +337,72 @@ fn partitions_of_a_disk_are_found() {
         tree.contains("disk.img, partition 1, 128.00MiB: btrfs "),
         "{tree}"
     );
+}
+
+#[test]
+fn volumes_on_layers_are_shown_with_their_maker() {
+    let nas = Nas::new(&["2017.04.11-10:20:30 v25556", "media"]);
+    let show = |args: Vec<OsString>| String::from_utf8(succeed(args)).expect("text");
+    let shown = show(words("filesystem show", &nas.disks[1]));
+    assert!(
+        shown.contains("\tmade by Synology DSM build 25556\n"),
+        "{shown}"
+    );
+    assert!(shown.contains(" path vg1000/media\n"), "{shown}");
+    let json = succeed(words("--format json filesystem show", &nas.disks[1]));
+    let json: Value = serde_json::from_slice(&json).expect("JSON");
+    let volumes = json["filesystem-show"].as_array().expect("a list");
+    assert_eq!(volumes.len(), 2, "{json}");
+
+    let dump = |args: Vec<OsString>| {
+        let text = show(args);
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with("superblock: "));
+        lines.map(str::to_owned).collect::<Vec<String>>()
+    };
+    let bases = nas.bases.iter().map(|base| base.clone().into_os_string());
+    let bases = ["inspect-internal", "dump-super", "-f"]
+        .map(OsString::from)
+        .into_iter()
+        .chain(bases);
+    let dumped = words("inspect-internal dump-super -f", &nas.disks[0]);
+    assert_eq!(dump(dumped.clone()), dump(bases.collect()));
+    // Another disk of the same volumes adds nothing.
+    let mut both = dumped.clone();
+    both.push(nas.disks[4].clone().into());
+    assert_eq!(show(both), show(dumped));
+    let forced = words("inspect-internal dump-super -F", &nas.disks[0]);
+    assert!(
+        !show(forced).contains("vg1000"),
+        "the bytes of the disk itself"
+    );
+}
+
+#[test]
+fn mirror_with_its_superblock_at_the_end_is_read() {
+    let folder = Scratch::new().expect("there is room");
+    let base = volume(folder.path(), "data");
+    for metadata in [MdMetadata::End, MdMetadata::AfterStart] {
+        let array = MdArray {
+            metadata,
+            ..MdArray::new(1, 0, 2)
+        };
+        let disks: Vec<PathBuf> = array
+            .write(&read(&base))
+            .into_iter()
+            .enumerate()
+            .map(|(number, bytes)| {
+                let path = folder.path().join(format!("disk{number}.img"));
+                fs::write(&path, bytes).expect("there is room");
+                path
+            })
+            .collect();
+        let wanted = succeed(words("ls -l", location(&base, "/")));
+        assert_eq!(succeed(words("ls -l", location(&disks[1], "/"))), wanted);
+        assert_eq!(succeed(on_disks("ls -l", &disks, "/")), wanted);
+        let shown = String::from_utf8(succeed(words("filesystem show", &disks[0])));
+        let shown = shown.expect("text");
+        assert!(shown.contains(" path nas:1\n"), "{shown}");
+    }
 }

@@ -54,6 +54,10 @@ macro_rules! with_open_options {
             scan(places: impl IntoIterator<Item = impl Into<::std::path::PathBuf>>) => scan =
                 places.into_iter().map(Into::into).collect();
 
+            /// Chooses the volume if the disks hold several: its UUID or label, or the name of its array or LVM volume.
+            /// Only for volumes on partitions, md arrays and LVM volumes, which are only read.
+            volume(name: impl Into<String>) => volume = Some(name.into());
+
             /// Limits all caches and buffers to their shares of this number of bytes of memory.
             memory_bytes(bytes: u64) => memory_bytes = Some(bytes),
                 [Word::value("memory", "BYTES", set_memory).in_group(WordGroup::Ours)];
@@ -282,6 +286,8 @@ pub struct OpenOptions {
     pub(super) read_only: bool,
     degraded: bool,
     scan: Vec<PathBuf>,
+    /// The name of a volume on layers, which the library assembles.
+    volume: Option<String>,
     /// The memory that the caches and budgets must fit in.
     memory_bytes: Option<u64>,
     pub(super) cache_bytes: u64,
@@ -305,6 +311,7 @@ impl Default for OpenOptions {
             read_only: true,
             degraded: false,
             scan: Vec::new(),
+            volume: None,
             memory_bytes: None,
             cache_bytes: 256 << 20,
             decompressed_bytes: 32 << 20,
@@ -347,6 +354,16 @@ impl OpenOptions {
     /// Returns whether an option requires that the volume is opened read-only.
     pub fn reads_only(&self) -> bool {
         self.read_only || self.data.rescue.no_log_replay
+    }
+
+    /// Returns the places to search for other devices.
+    pub fn scan_places(&self) -> &[PathBuf] {
+        &self.scan
+    }
+
+    /// Returns the name of the chosen volume.
+    pub fn chosen_volume(&self) -> Option<&str> {
+        self.volume.as_deref()
     }
 
     /// Returns whether devices may be missing.

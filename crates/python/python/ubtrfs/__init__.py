@@ -628,19 +628,20 @@ def check(
     *,
     devices: Iterable[Path] = (),
     scan: Iterable[Path] = (),
+    volume: Optional[str] = None,
     progress: _Hears = None,
     **options: "Unpack[CheckOptions]",
 ) -> CheckReport:
     """Checks a volume that no program writes to. The check only reads. Above single trees it shares no code with the
     writer.
 
-    `devices` and `scan` are as in `Volume.open`, and `progress` as in `Subvolume.copy_tree`. `CheckOptions` has the
-    other keyword arguments.
+    `devices`, `scan` and `volume` are as in `Volume.open`, and `progress` as in `Subvolume.copy_tree`. `CheckOptions`
+    has the other keyword arguments.
     """
     places = [os.fsencode(place) for place in scan]
     hears = _hearing(progress)
     named = _named("check", CheckOptions, options)
-    counts, issues = _ubtrfs.check(_paths(path, devices), places, named, hears)
+    counts, issues = _ubtrfs.check(_paths(path, devices), places, volume, named, hears)
     return CheckReport(*counts, tuple(CheckIssue(*issue) for issue in issues))
 
 

@@ -17,6 +17,8 @@ class OpenOptions(TypedDict, total=False):
     - `degraded`: Opens the volume although devices are missing, as far as the profiles allow. Default: false.
     - `scan`: Sets the places to search for the volume's other devices: files, folders (for the files directly in them)
       or `/dev` (for all block devices). Without one, only the named devices are opened. Default: no path.
+    - `volume`: Chooses the volume if the disks hold several: its UUID or label, or the name of its array or LVM volume.
+      Only for volumes on partitions, md arrays and LVM volumes, which are only read. Default: none.
     - `memory_bytes`: Limits all caches and buffers to their shares of this number of bytes of memory. Default: no
       limit.
     - `cache_bytes`: Sets the size of the cache of tree blocks, in bytes. Default: 256m.
@@ -57,6 +59,7 @@ class OpenOptions(TypedDict, total=False):
     as_committed: bool
     degraded: bool
     scan: Iterable[Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]]
+    volume: Optional[str]
     memory_bytes: Optional[int]
     cache_bytes: Optional[int]
     decompressed_bytes: Optional[int]

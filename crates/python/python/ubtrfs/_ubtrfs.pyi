@@ -154,6 +154,7 @@ class Changes:
 def check(
     paths: list[bytes],
     scan: list[bytes],
+    volume: Optional[str],
     options: _Named,
     progress: _Hears,
 ) -> tuple[tuple[int, int, int], list[tuple[str, int, str]]]: ...

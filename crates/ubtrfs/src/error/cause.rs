@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use ubtrfs_assemble::SearchError;
 use ubtrfs_check::CheckError;
 use ubtrfs_device::progress::Cancelled;
 use ubtrfs_device::{DeviceError, Holder, errno_of, kind_of};
@@ -47,6 +48,9 @@ pub(crate) enum Cause {
     /// A scrub, apart from errors of the volume and its devices.
     #[error(transparent)]
     Scrub(ScrubError),
+    /// A volume on partitions, md arrays or LVM volumes.
+    #[error(transparent)]
+    Layers(#[from] SearchError),
     #[error(transparent)]
     Send(#[from] SendError),
     #[error(transparent)]
@@ -118,6 +122,7 @@ impl Cause {
             Cause::Fill(error) => error.errno(),
             Cause::Check(error) => error.errno(),
             Cause::Scrub(error) => error.errno(),
+            Cause::Layers(error) => error.errno(),
             Cause::Send(error) => error.errno(),
             Cause::Stream(error) => error.errno(),
             Cause::Receive(error) => error.errno(),
@@ -173,6 +178,7 @@ impl Cause {
         match self {
             Cause::Engine(error) if is_unreadable(error) => true,
             Cause::Check(CheckError::Open(DeviceError::NotBtrfs { .. })) => true,
+            Cause::Layers(SearchError::Unreadable(_)) => true,
             cause => is_damage(cause),
         }
     }

@@ -6,11 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_device::{BlockDevice, DeviceName, FileDevice, MemDevice};
+use ubtrfs_device::{Access, BlockDevice, DeviceName, FileDevice, MemDevice};
 use ubtrfs_fs::{OpenOptions, Rescue};
 
 use super::Volume;
 use crate::error::{Cause, Caused, Naming, Result};
+use crate::layers::Choice;
 use crate::mkfs::Mkfs;
 
 type Devices = Vec<(PathBuf, Arc<dyn BlockDevice>)>;
@@ -182,6 +183,9 @@ impl Builder {
 
     /// Opens the volume on all of `devices` and its other devices, which are searched as set with [`Builder::scan`].
     ///
+    /// A volume that is opened read-only may also be on partitions of the devices, on md arrays of them or on LVM
+    /// volumes. These layers are then read by this process. [`Builder::volume`] chooses one of several volumes.
+    ///
     /// ```
     /// use ubtrfs::Volume;
     ///
@@ -204,11 +208,34 @@ impl Builder {
     /// - it has unknown features (`Unsupported`), or features that cannot be written (`ReadOnlyFilesystem`)
     /// - a device is named by a URI (`Unsupported`)
     /// - the devices belong to different volumes, or no device is named (`InvalidInput`)
+    /// - the devices hold several volumes, and none is chosen (`InvalidInput`)
+    /// - it is on partitions, arrays or LVM volumes, and would be written (`ReadOnlyFilesystem`)
     pub fn open<D: Clone + Into<DeviceName>>(self, devices: &[D]) -> Result<Volume> {
         let names: Vec<DeviceName> = devices.iter().cloned().map(Into::into).collect();
         let shown = names.first().map_or(Path::new(""), DeviceName::as_path);
-        let engine = ubtrfs_fs::Volume::open(&names, &self.open_options());
-        engine.map(Volume::new).naming("open volume", shown)
+        self.open_named(&names).naming("open volume", shown)
+    }
+
+    fn open_named(self, names: &[DeviceName]) -> Caused<Volume> {
+        let options = self.open_options();
+        let access = if options.reads_only() {
+            Access::Read
+        } else {
+            Access::Write
+        };
+        let choice = Choice {
+            names,
+            scan: options.scan_places(),
+            volume: options.chosen_volume(),
+            access,
+        };
+        choice.open(
+            || {
+                let engine = ubtrfs_fs::Volume::open(names, &options)?;
+                Ok(Volume::new(engine))
+            },
+            |devices| self.open_made(devices),
+        )
     }
 
     /// Drops the log of fsyncs of a volume that is not in use. A volume with a damaged log cannot be opened for writing
@@ -270,7 +297,7 @@ impl Builder {
                 is_kept: false,
             };
             file.file.set_len(len_bytes).naming("lengthen", path)?;
-            let device = FileDevice::open(path, ubtrfs_device::Access::Write)?;
+            let device = FileDevice::open(path, Access::Write)?;
             devices.push((path.to_path_buf(), Arc::new(device)));
             made.push(file);
         }
@@ -325,7 +352,7 @@ impl Builder {
         let mut devices: Devices = Vec::new();
         for path in paths {
             // It stays locked from here on, so that the device that was checked is the one that is overwritten.
-            let device = FileDevice::open(path, ubtrfs_device::Access::Write)?;
+            let device = FileDevice::open(path, Access::Write)?;
             if device.is_host_managed() {
                 return Err(Cause::Zoned).naming("open", path)?;
             }

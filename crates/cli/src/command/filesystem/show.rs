@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use rustix::io::Errno;
 use serde::Serialize;
-use ubtrfs::{DeviceName, FoundVolume, Uuid, Volume, scan, scan_devices, scan_with_siblings};
+use ubtrfs::{
+    DeviceName, FoundVolume, Uuid, Volume, scan, scan_devices, scan_layers, scan_with_siblings,
+};
 use ubtrfs_fuse::mount::{TableEntry, mount_table};
 
 use crate::presentation::console::Console;
@@ -141,18 +143,24 @@ impl Show {
                 volumes.push(describe_open(&self.devices.open(target)?));
                 continue;
             }
-            if target.image.as_path().exists() {
-                places.push(target.image.as_path().to_owned())
-            } else {
-                filters.push(target.image.to_string())
+            for image in target.images() {
+                if image.as_path().exists() {
+                    places.push(image.as_path().to_owned())
+                } else {
+                    filters.push(image.to_string())
+                }
             }
         }
         if !volumes.is_empty() {
             return Ok(volumes);
         }
         let named = !places.is_empty();
+        let is_dir = |place: &&PathBuf| place.is_dir();
+        let mut disks: Vec<PathBuf> = places.iter().filter(|p| !is_dir(p)).cloned().collect();
         for device in self.devices.devices() {
-            places.push(device.path()?.to_owned());
+            let path = device.path()?.to_owned();
+            disks.push(path.clone());
+            places.push(path);
         }
         places.extend(self.devices.scan_places().iter().cloned());
         if !named || self.all_devices {
@@ -163,6 +171,14 @@ impl Show {
         } else {
             scan(&places)
         };
+        if !disks.is_empty() {
+            // If nothing is found, opening the volume returns the reason.
+            let layered = scan_layers(&disks, self.devices.scan_places()).unwrap_or_default();
+            // A member of a mirror also looks like a device of the volume.
+            let on_layers: BTreeSet<Uuid> = layered.iter().map(|volume| volume.uuid).collect();
+            found.retain(|volume| !on_layers.contains(&volume.uuid));
+            found.extend(layered);
+        }
         if named && found.is_empty() {
             // Opening it returns the reason.
             let names: Vec<_> = places.iter().map(DeviceName::from).collect();

@@ -5,13 +5,15 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use ubtrfs_assemble::{Assembly, Component, Contents, Layer, LayerId, LayerKind};
+use ubtrfs_assemble::{
+    Assembly, Component, Contents, Disks, Layer, LayerId, LayerKind, OtherDisks,
+};
 
 use crate::presentation::console::Console;
 use crate::presentation::json;
 use crate::presentation::quoting::Escaped;
 use crate::presentation::units::Units;
-use crate::volume_access::assembled::{Disks, contents, shown};
+use crate::volume_access::assembled::shown;
 
 /// Show the partitions, md arrays and LVM volumes on disks
 ///
@@ -67,8 +69,10 @@ impl Assemble {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let disks = Disks {
             named: &self.disks,
-            places: &self.scan,
-            only_named: self.only_named,
+            others: match self.scan.as_slice() {
+                [] if !self.only_named => OtherDisks::Nearby,
+                places => OtherDisks::At(places),
+            },
         };
         let assembly = disks.assemble()?;
         if console.is_json() {
@@ -173,8 +177,8 @@ fn line(layer: &Layer) -> String {
                 line += &format!(" \"{}\"", Escaped(label.as_bytes()));
             }
         }
-        Contents::Other(foreign) => match contents(&layer.contents) {
-            Some(contents) => line += &format!(": {contents}"),
+        Contents::Other(foreign) => match layer.contents.remedy() {
+            Some(remedy) => line += &format!(": {remedy}"),
             None => line += &format!(": {}", foreign.name),
         },
         Contents::Member | Contents::PhysicalVolume | Contents::Partitions | Contents::Unknown => {}

@@ -1,14 +1,18 @@
 //! `ubtrfs inspect-internal dump-super`: the copies of the superblock, as they are.
 //!
-//! Only the magic is checked: the command is meant for damaged superblocks.
+//! Only the magic is checked: the command is meant for damaged superblocks. For a disk without one, the volumes on its
+//! partitions, arrays and LVM volumes are displayed.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use ubtrfs::BlockDevice;
+use ubtrfs_assemble::{Disks, OtherDisks};
 use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 
 use crate::presentation::console::Console;
@@ -56,6 +60,55 @@ enum Place {
     Bytenr(u64),
 }
 
+/// A device to read.
+struct Source {
+    /// The path, or the name of a layer.
+    name: PathBuf,
+    bytes: Bytes,
+}
+
+enum Bytes {
+    File(File),
+    Layer(Arc<dyn BlockDevice>),
+}
+
+impl Source {
+    fn open(path: &Path) -> anyhow::Result<Source> {
+        let shown = Escaped::of(path).to_string();
+        let file = File::open(path).with_context(|| format!("cannot open '{shown}'"))?;
+        if file.metadata()?.is_dir() {
+            bail!("'{shown}' is a directory, not an image or a device");
+        }
+        Ok(Source {
+            name: path.to_owned(),
+            bytes: Bytes::File(file),
+        })
+    }
+
+    /// Returns whether one of the copies has its magic.
+    fn has_superblock(&self) -> bool {
+        let mut block = vec![0; SUPERBLOCK_SIZE];
+        SUPERBLOCK_OFFSETS.iter().any(|&offset| {
+            let len = self.read_up_to(&mut block, offset).unwrap_or(0);
+            len == SUPERBLOCK_SIZE
+                && Superblock::from_block(&block).is_some_and(|found| found.magic == MAGIC)
+        })
+    }
+
+    /// Reads bytes, up to the end of the device. Returns their number.
+    fn read_up_to(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        match &self.bytes {
+            Bytes::File(file) => read_up_to(file, buf, offset),
+            Bytes::Layer(device) => {
+                let rest = device.len_bytes().saturating_sub(offset);
+                let len = rest.min(buf.len() as u64) as usize;
+                device.read_at(&mut buf[..len], offset)?;
+                Ok(len)
+            }
+        }
+    }
+}
+
 impl DumpSuper {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let place = self.place(console)?;
@@ -64,15 +117,11 @@ impl DumpSuper {
         } else {
             None
         };
-        for device in &self.paths()? {
-            let shown = Escaped::of(device).to_string();
-            let file = File::open(device).with_context(|| format!("cannot open '{shown}'"))?;
-            if file.metadata()?.is_dir() {
-                bail!("'{shown}' is a directory, not an image or a device");
-            }
+        for source in &self.sources()? {
+            let shown = Escaped::of(&source.name).to_string();
             if self.all {
                 for offset in SUPERBLOCK_OFFSETS {
-                    self.dump(console, &mut list, &file, device, offset)?;
+                    self.dump(console, &mut list, source, offset)?;
                 }
                 continue;
             }
@@ -81,7 +130,7 @@ impl DumpSuper {
                 Place::Bytenr(offset) => offset,
             };
             // As in btrfs-progs, this is not a failure.
-            if !self.dump(console, &mut list, &file, device, offset)? {
+            if !self.dump(console, &mut list, source, offset)? {
                 console.warning(format_args!(
                     "'{shown}' ends before the superblock at {offset}"
                 ));
@@ -98,7 +147,9 @@ impl DumpSuper {
         let mut paths = Vec::new();
         for location in &self.devices {
             if location.session().is_none() {
-                paths.push(location.image.path()?.to_owned());
+                for image in location.images() {
+                    paths.push(image.path()?.to_owned());
+                }
                 continue;
             }
             let volume = DeviceOptions::default().as_committed().open(location)?;
@@ -106,6 +157,42 @@ impl DumpSuper {
             paths.extend(devices.into_iter().filter_map(|device| device.path));
         }
         Ok(paths)
+    }
+
+    /// Opens the named devices. Volumes on layers of disks are in place of disks without a superblock.
+    fn sources(&self) -> anyhow::Result<Vec<Source>> {
+        let mut sources = Vec::new();
+        let mut disks = Vec::new();
+        for path in self.paths()? {
+            let source = Source::open(&path)?;
+            if self.force || self.bytenr.is_some() || source.has_superblock() {
+                sources.push(source);
+            } else {
+                disks.push((path, source));
+            }
+        }
+        let named: Vec<PathBuf> = disks.iter().map(|(path, _)| path.clone()).collect();
+        let layers = Disks {
+            named: &named,
+            others: OtherDisks::Nearby,
+        };
+        let mut on_layers = Vec::new();
+        if !named.is_empty()
+            && let Ok(assembly) = layers.assemble()
+        {
+            for volume in layers.volumes(&assembly) {
+                let devices = assembly.devices(&volume).into_iter();
+                on_layers.extend(devices.map(|(name, device)| Source {
+                    name,
+                    bytes: Bytes::Layer(device),
+                }));
+            }
+        }
+        if on_layers.is_empty() {
+            on_layers.extend(disks.into_iter().map(|(_, source)| source));
+        }
+        sources.extend(on_layers);
+        Ok(sources)
     }
 
     fn place(&self, console: &mut Console) -> anyhow::Result<Place> {
@@ -130,13 +217,14 @@ impl DumpSuper {
         &self,
         console: &mut Console,
         list: &mut Option<JsonList>,
-        file: &File,
-        device: &Path,
+        source: &Source,
         offset: u64,
     ) -> anyhow::Result<bool> {
+        let device = &source.name;
         let shown = Escaped::of(device).to_string();
         let mut block = vec![0; SUPERBLOCK_SIZE];
-        let len = read_up_to(file, &mut block, offset)
+        let len = source
+            .read_up_to(&mut block, offset)
             .with_context(|| format!("cannot read the superblock on '{shown}' at {offset}"))?;
         if len == 0 {
             return Ok(false);

@@ -25,6 +25,8 @@ pub enum OptionKind {
     Discard,
     /// A path. Each value is added to the earlier ones.
     Paths,
+    /// Any text.
+    Text,
 }
 
 impl OptionKind {
@@ -37,6 +39,7 @@ impl OptionKind {
             OptionKind::Compression => "none, lzo, zlib[:1-9] or zstd[:1-15]",
             OptionKind::Discard => "true, false, sync or async",
             OptionKind::Paths => "a path, added to earlier ones",
+            OptionKind::Text => "a text",
         }
     }
 }
@@ -124,6 +127,19 @@ impl OptionValue for Option<Duration> {
             || "never".into(),
             |interval| interval.as_secs_f64().to_string(),
         )
+    }
+}
+
+impl OptionValue for Option<String> {
+    const KIND: OptionKind = OptionKind::Text;
+
+    fn set_text(&mut self, text: &OsStr) -> Option<()> {
+        *self = Some(text.to_str()?.to_owned());
+        Some(())
+    }
+
+    fn text(&self) -> String {
+        self.clone().unwrap_or_else(|| "none".into())
     }
 }
 

@@ -6,6 +6,7 @@ use std::io;
 
 use io::ErrorKind as Kind;
 use rustix::io::Errno;
+use ubtrfs_assemble::SearchError;
 use ubtrfs_check::CheckError;
 use ubtrfs_device::nonblocking::WouldBlock;
 use ubtrfs_device::progress::Cancelled;
@@ -437,6 +438,15 @@ answers!(refusals, Refused, Cause::from, {
     Volume: Refused::Volume(EngineError::NoSpace) => NOSPC, Kind::StorageFull;
 });
 
+answers!(layers, SearchError, Cause::Layers, {
+    Device: SearchError::Device(DeviceError::NoDevice) => INVAL, Kind::InvalidInput;
+    Ambiguous: SearchError::Ambiguous { first: String::new(), second: String::new(), role: 0, array: String::new() } => INVAL, Kind::InvalidInput;
+    ReadOnly: SearchError::ReadOnly("on a partition") => ROFS, Kind::ReadOnlyFilesystem;
+    Several: SearchError::Several(String::new()) => INVAL, Kind::InvalidInput;
+    NotFound: SearchError::NotFound { chosen: String::new(), volumes: String::new() } => NOENT, Kind::NotFound;
+    Unreadable: SearchError::Unreadable(String::new()) => INVAL, Kind::InvalidData;
+});
+
 answers!(causes, Cause, std::convert::identity, {
     Named: Cause::Named(Error::new("read", &path(), Cause::SameFile)) => INVAL, Kind::InvalidInput;
     Host: Cause::Host(broken()) => PIPE, Kind::BrokenPipe;
@@ -452,4 +462,4 @@ answers!(causes, Cause, std::convert::identity, {
     Occupied: Cause::Occupied { path: path(), found: String::new() } => EXIST, Kind::AlreadyExists;
     Zoned: Cause::Zoned => OPNOTSUPP, Kind::Unsupported;
     InvalidOptions: Cause::InvalidOptions("options") => INVAL, Kind::InvalidInput;
-} nested Engine, Refused, Mkfs, Features, Fill, Check, Scrub, Send, Stream, Receive, Command, Diff, Copy, Unpack, Tar, Option);
+} nested Engine, Refused, Mkfs, Features, Fill, Check, Layers, Scrub, Send, Stream, Receive, Command, Diff, Copy, Unpack, Tar, Option);
