@@ -123,9 +123,25 @@ impl Disks<'_> {
     ///
     /// A named disk cannot be opened, or one of two others may be meant.
     pub fn assemble(&self) -> Result<Assembly, SearchError> {
+        self.assemble_on(|path| FileDevice::open(path, Access::Read))
+    }
+
+    /// Finds the layers without locks, for descriptions of volumes that may be in use.
+    ///
+    /// # Errors
+    ///
+    /// As [`Disks::assemble`].
+    pub fn peek(&self) -> Result<Assembly, SearchError> {
+        self.assemble_on(FileDevice::peek)
+    }
+
+    fn assemble_on(
+        &self,
+        open: impl Fn(&Path) -> Result<FileDevice, DeviceError>,
+    ) -> Result<Assembly, SearchError> {
         let mut disks = Vec::new();
         for path in self.named {
-            disks.push(disk(path, FileDevice::open(path, Access::Read)?));
+            disks.push(disk(path, open(path)?));
         }
         let assembly = Assembly::of(disks.clone());
         if is_complete(&assembly) {
@@ -212,7 +228,7 @@ impl Disks<'_> {
     /// # Errors
     ///
     /// The errors of both functions, and of [`Disks::devices_of`].
-    pub fn open<T, E: From<SearchError>>(
+    pub fn open<T, E: From<SearchError> + fmt::Display>(
         &self,
         chosen: Option<&str>,
         access: Access,
@@ -235,9 +251,14 @@ impl Disks<'_> {
         if !may_have_layers(errno_of(&error)) {
             return Err(error);
         }
-        match self.devices_of(chosen, access)? {
-            Some(devices) => from_devices(devices),
-            None => Err(error),
+        match self.devices_of(chosen, access) {
+            Ok(Some(devices)) => from_devices(devices),
+            Ok(None) => Err(error),
+            // Either may be the reason.
+            Err(SearchError::Unreadable(reasons)) => {
+                Err(SearchError::Unreadable(format!("{reasons}: {error}")).into())
+            }
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -14,7 +14,9 @@ use ubtrfs_format::features::Incompat;
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_sim::craft;
 use ubtrfs_sim::kernel::{self, KernelMount};
-use ubtrfs_sim::{fingerprint, has_fuse_or_skip, nas, skip, skip_optional, with_roots_rights};
+use ubtrfs_sim::{
+    MdArray, fingerprint, has_fuse_or_skip, nas, skip, skip_optional, with_roots_rights,
+};
 
 #[path = "../../../benches/transport/src/switch.rs"]
 mod switch;
@@ -428,6 +430,44 @@ fn volume_of_a_nas_maker_is_mounted_for_reading_unless_rw_is_asked_for() {
     assert!(File::create(place.mountpoint().join("new")).is_err());
     assert_ok(&place.umount());
     assert_eq!(fingerprint(&place.image()).unwrap(), hash);
+}
+
+#[test]
+fn disks_of_an_array_are_mounted_for_reading_unless_rw_is_asked_for() {
+    let Some(place) = Place::new() else { return };
+    let members = MdArray::new(5, 2, 3).write(&fs::read(place.image()).unwrap());
+    let disks: Vec<PathBuf> = members
+        .iter()
+        .enumerate()
+        .map(|(number, member)| {
+            // None is found from another.
+            let folder = place.dir.path().join(format!("folder{number}"));
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("disk.img"), member).unwrap();
+            folder.join("disk.img")
+        })
+        .collect();
+    let mount = |options: &str| {
+        let mut command = ubtrfs();
+        command.args(["mount", "-o", options]).args(&disks);
+        command.arg(place.mountpoint()).output().unwrap()
+    };
+    let refused = mount("rw");
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(said.contains("read-only: assembled from members"), "{said}");
+    for options in ["ro", "noatime"] {
+        let mounted = mount(options);
+        assert_ok(&mounted);
+        let said = text(&mounted.stderr);
+        assert_eq!(said.contains("; mounted read-only"), options == "noatime");
+        let hello = fs::read(place.mountpoint().join("hello")).unwrap();
+        assert_eq!(hello, b"hello\n");
+        assert!(File::create(place.mountpoint().join("new")).is_err());
+        assert_ok(&place.umount());
+    }
+    let unchanged = disks.iter().map(|disk| fs::read(disk).unwrap());
+    assert!(unchanged.eq(members), "the disks have changed");
 }
 
 /// The mark is read only after the volume was opened for writing.

@@ -179,7 +179,7 @@ pub fn scan_layers<P: AsRef<Path>>(disks: &[P], places: &[P]) -> Result<Vec<Foun
         others,
     };
     let shown = named.first().map_or(Path::new(""), PathBuf::as_path);
-    let assembly = disks.assemble().map_err(Cause::Layers);
+    let assembly = disks.peek().map_err(Cause::Layers);
     let assembly = assembly.naming("find volumes on", shown)?;
     let mut found = Vec::new();
     for volume in disks.volumes(&assembly) {

@@ -178,7 +178,7 @@ impl DumpSuper {
         };
         let mut on_layers = Vec::new();
         if !named.is_empty()
-            && let Ok(assembly) = layers.assemble()
+            && let Ok(assembly) = layers.peek()
         {
             for volume in layers.volumes(&assembly) {
                 let devices = assembly.devices(&volume).into_iter();
