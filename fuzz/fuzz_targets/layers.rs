@@ -1,7 +1,8 @@
 //! Any bytes as disks with partitions, md superblocks and LVM metadata. Checksums are corrected where a mark of a format
 //! is, so that the checks of the fields are reached.
 //!
-//! The input is split into up to four disks of 64 KiB. Everything that is found is read at some places.
+//! The input is split into up to four disks of 64 KiB. If the second half of one begins like a superblock of md metadata
+//! 0.90, the disk is extended, and the superblock moved to its place. Everything that is found is read at some places.
 
 #![no_main]
 
@@ -23,6 +24,7 @@ fuzz_target!(|data: &[u8]| {
         let mut bytes = bytes.to_vec();
         bytes.resize(DISK_BYTES, 0);
         seal(&mut bytes);
+        add_version0(&mut bytes);
         Disk {
             path: PathBuf::from(number.to_string()),
             device: Arc::new(MemDevice::from_bytes(&bytes)),
@@ -59,6 +61,19 @@ fn seal(disk: &mut [u8]) {
     }
     if disk[512..].starts_with(b"LABELONE") {
         seal_lvm(disk);
+    }
+}
+
+/// Moves a superblock of metadata 0.90 to its place, which is the last whole 64 KiB.
+fn add_version0(disk: &mut Vec<u8>) {
+    const HALF: usize = DISK_BYTES / 2;
+    let magic = [&0xa92b_4efc_u32.to_le_bytes()[..], &[0; 4]].concat();
+    if disk[HALF..].starts_with(&magic) {
+        let mut superblock = disk.split_off(HALF);
+        seal_md(&mut superblock[..4096]);
+        disk.resize(DISK_BYTES, 0);
+        disk.extend(superblock);
+        disk.resize(2 * DISK_BYTES, 0);
     }
 }
 

@@ -63,6 +63,11 @@ impl MdArray {
             10 => self.copies(content),
             level => panic!("no writer for level {level}"),
         };
+        self.members_with(data)
+    }
+
+    /// Returns members with this data, in the order of their roles.
+    pub fn members_with(&self, data: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let members = data.into_iter().enumerate();
         members
             .map(|(role, data)| self.member(role, &data))
