@@ -206,6 +206,73 @@ fn volume_with_all_marks_is_only_read() {
     check_reading_only(&image, &before, "all");
 }
 
+/// Damages all copies of a leaf in the middle of the root tree. Returns its place among the leaves, and their number.
+fn damage_root_leaf(image: &Image) -> (usize, usize) {
+    const NODE_BYTES: usize = 16 << 10;
+    /// Places of fields in a block and in a pointer of an interior node.
+    const BYTENR: usize = 48;
+    const GENERATION: usize = 80;
+    const POINTERS: usize = 101;
+    const POINTER_BYTES: usize = 33;
+    let mut bytes = std::fs::read(&image.path).unwrap();
+    let number = |bytes: &[u8], at: usize| {
+        u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+    };
+    let superblock = &bytes[64 << 10..][..4096];
+    let (generation, root) = (number(superblock, 72), number(superblock, 80));
+    let copies = |bytes: &[u8], bytenr: u64, generation: u64| -> Vec<usize> {
+        let blocks = (0..bytes.len() - NODE_BYTES).step_by(4096);
+        let is_it = |at: &usize| {
+            number(bytes, at + BYTENR) == bytenr && number(bytes, at + GENERATION) == generation
+        };
+        blocks.filter(is_it).collect()
+    };
+    let root = copies(&bytes, root, generation)[0];
+    assert_eq!(bytes[root + 100], 1, "leaves are below the root");
+    let leaves = number(&bytes, root + 96) as u32 as usize;
+    let pointer = root + POINTERS + leaves / 2 * POINTER_BYTES;
+    let leaf = (number(&bytes, pointer + 17), number(&bytes, pointer + 25));
+    let damaged = copies(&bytes, leaf.0, leaf.1);
+    assert_eq!(damaged.len(), 2, "metadata is DUP");
+    for at in damaged {
+        bytes[at + 1000] ^= 1;
+    }
+    std::fs::write(&image.path, bytes).unwrap();
+    (leaves / 2, leaves)
+}
+
+#[test]
+fn marks_behind_a_damaged_leaf_of_the_root_tree_are_found() {
+    let image = Image::new();
+    let volume = image.open(true).unwrap();
+    let mut last = None;
+    for number in 0..200 {
+        let name = format!("subvolume{number}");
+        let made =
+            volume.create_subvolume(top(&volume), name.as_bytes(), &NewInode::directory(0o755));
+        last = Some(made.unwrap());
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let unmarked = std::fs::read(&image.path).unwrap();
+    nas::hide_subvolume(&image.path, last.unwrap().0);
+    let (damaged, leaves) = damage_root_leaf(&image);
+    assert!(damaged + 1 < leaves, "the mark is in a later leaf");
+    let hash = image.fingerprint();
+    let refused = image.open(true).unwrap_err();
+    assert!(matches!(refused, Error::Marked(_)), "{refused}");
+    assert_eq!(image.fingerprint(), hash);
+
+    // The damage alone does not prevent writing.
+    std::fs::write(&image.path, unmarked).unwrap();
+    damage_root_leaf(&image);
+    let volume = image.open(true).unwrap();
+    volume
+        .create(top(&volume), b"new", &NewInode::file(0o644))
+        .unwrap();
+    volume.close().unwrap();
+}
+
 /// The log is replayed in memory by a reader, and not at all by a writer.
 #[test]
 fn log_of_a_marked_volume_is_not_replayed_on_disk() {

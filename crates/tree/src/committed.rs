@@ -30,6 +30,13 @@ impl CommittedRoot {
     /// Reads the root's block. Like all reads of this type, it requires that the caller keeps the state from being
     /// reused (STORE-6).
     pub(crate) fn read(&self, store: &NodeStore) -> Result<Block, TreeError> {
+        self.read_by(|expect| store.read_held(self.tree, expect))
+    }
+
+    fn read_by(
+        &self,
+        read: impl FnOnce(&Expect) -> Result<Block, TreeError>,
+    ) -> Result<Block, TreeError> {
         let &CommittedRoot {
             tree,
             bytenr,
@@ -46,7 +53,7 @@ impl CommittedRoot {
             owner: Some(tree),
             first_key: None,
         };
-        store.read_held(tree, &expect)
+        read(&expect)
     }
 
     /// Returns the item with exactly this key.
@@ -80,6 +87,43 @@ impl CommittedRoot {
             block = self.read_child(store, &block, slot, &mut bound)?;
         }
         Ok((block, bound))
+    }
+
+    /// Reads all blocks, and continues behind unreadable ones, whose errors go to `failed`. Damaged mirrors are not
+    /// repaired.
+    pub(crate) fn read_all(&self, store: &NodeStore, failed: &mut dyn FnMut(TreeError)) {
+        match self.read_by(|expect| store.read(self.tree, expect)) {
+            Ok(root) => self.read_below(store, &root, None, failed),
+            Err(error) => failed(error),
+        }
+    }
+
+    fn read_below(
+        &self,
+        store: &NodeStore,
+        parent: &Block,
+        bound: Option<Key>,
+        failed: &mut dyn FnMut(TreeError),
+    ) {
+        /// The blocks to read at queue depth.
+        const BATCH: usize = 64;
+        let node = parent.node();
+        if node.is_leaf() {
+            return;
+        }
+        for slot in 0..node.len() {
+            if slot.is_multiple_of(BATCH) {
+                let batch = slot..node.len().min(slot + BATCH);
+                let batch = batch.filter_map(|slot| self.expect_child(parent, slot));
+                store.prefetch(&batch.collect::<Vec<Expect>>());
+            }
+            let mut bound = bound;
+            let read = |expect: &Expect| store.read(self.tree, expect);
+            match self.read_child_by(read, parent, slot, &mut bound) {
+                Ok(child) => self.read_below(store, &child, bound, failed),
+                Err(error) => failed(error),
+            }
+        }
     }
 
     /// Returns the expected properties of the child in `slot` of `parent`, or None if there is no such slot.

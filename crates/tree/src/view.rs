@@ -51,6 +51,12 @@ impl View {
         }
     }
 
+    /// Reads all blocks of the committed tree, and continues behind unreadable ones, whose errors go to `failed`.
+    pub fn read_all_blocks(&self, failed: &mut dyn FnMut(TreeError)) {
+        let _epoch = self.store().hold_epoch_briefly();
+        self.committed().read_all(self.store(), failed);
+    }
+
     /// Returns the current committed root.
     pub fn committed(&self) -> CommittedRoot {
         match &self.source {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
 use ubtrfs_sim::{Scratch, fingerprint, nas};
 
 use crate::process::{fail, location, succeed, ubtrfs};
@@ -88,38 +89,77 @@ fn output(args: Vec<OsString>) -> Vec<u8> {
     output.stdout
 }
 
-/// Returns commands that read, and whether their output does not depend on marks.
-fn reads(image: &Path, out: &Path) -> Vec<(bool, Vec<OsString>)> {
+/// The marks on which the output of a command does not depend.
+#[derive(Clone, Copy, PartialEq)]
+enum Same {
+    OnAll,
+    /// Archives and streams have all attributes.
+    WithoutAttributes,
+    Never,
+}
+
+/// Returns commands that read, and the marks on which their output does not depend.
+fn reads(image: &Path, out: &Path) -> Vec<(Same, Vec<OsString>)> {
     let at = |path: &str| location(image, path);
     let whole = || image.as_os_str().to_owned();
     let words = |words: &[&str], last: OsString| -> Vec<OsString> {
         words.iter().map(OsString::from).chain([last]).collect()
     };
     vec![
-        (true, words(&["ls", "-laR"], at(""))),
-        (true, words(&["tree"], at(""))),
-        (true, words(&["cat"], at("share/File"))),
-        (true, words(&["filesystem", "du"], at(""))),
-        (false, words(&["stat"], at("File"))),
-        (false, words(&["getfattr", "-d"], at("File"))),
-        (false, words(&["subvolume", "list"], whole())),
-        (false, words(&["subvolume", "show"], at("share"))),
-        (false, words(&["filesystem", "show"], whole())),
-        (false, words(&["filesystem", "usage"], whole())),
-        (false, words(&["inspect-internal", "dump-super"], whole())),
-        (false, words(&["inspect-internal", "dump-tree"], whole())),
-        (false, words(&["export", "--tar"], at(""))),
-        (false, words(&["check", "-q"], whole())),
-        (false, words(&["send"], at("before"))),
+        (Same::OnAll, words(&["ls", "-laR"], at(""))),
+        (Same::OnAll, words(&["tree"], at(""))),
+        (Same::OnAll, words(&["cat"], at("share/File"))),
+        (Same::OnAll, words(&["filesystem", "du"], at(""))),
+        (Same::Never, words(&["stat"], at("File"))),
+        (Same::Never, words(&["getfattr", "-d"], at("File"))),
+        (Same::Never, words(&["subvolume", "list"], whole())),
+        (Same::Never, words(&["subvolume", "show"], at("share"))),
+        (Same::Never, words(&["filesystem", "show"], whole())),
+        (Same::Never, words(&["filesystem", "usage"], whole())),
         (
-            false,
+            Same::Never,
+            words(&["inspect-internal", "dump-super"], whole()),
+        ),
+        (
+            Same::Never,
+            words(&["inspect-internal", "dump-tree"], whole()),
+        ),
+        (Same::WithoutAttributes, words(&["export", "--tar"], at(""))),
+        (Same::Never, words(&["check", "-q"], whole())),
+        (Same::WithoutAttributes, words(&["send"], at("before"))),
+        (
+            Same::Never,
             vec!["cp".into(), "-a".into(), at("share"), out.into()],
         ),
     ]
 }
 
+/// Files of the host to write into a volume.
+struct Sources {
+    file: PathBuf,
+    archive: PathBuf,
+    stream: PathBuf,
+}
+
+impl Sources {
+    /// Creates them in a folder. The archive and the stream are of a volume without marks.
+    fn new(folder: &Path, unmarked: &Path) -> Sources {
+        let [file, archive, stream] = ["host", "archive", "stream"].map(|name| folder.join(name));
+        fs::write(&file, "host").unwrap();
+        let export = ["export".into(), "--tar".into(), location(unmarked, "share")];
+        fs::write(&archive, output(export.into())).unwrap();
+        let send = ["send".into(), location(unmarked, "before")];
+        fs::write(&stream, output(send.into())).unwrap();
+        Sources {
+            file,
+            archive,
+            stream,
+        }
+    }
+}
+
 /// Returns commands that write.
-fn writes(image: &Path, host: &Path) -> Vec<Vec<OsString>> {
+fn writes(image: &Path, sources: &Sources) -> Vec<Vec<OsString>> {
     let at = |path: &str| location(image, path);
     let words = |words: &[&str], last: OsString| -> Vec<OsString> {
         words.iter().map(OsString::from).chain([last]).collect()
@@ -134,7 +174,7 @@ fn writes(image: &Path, host: &Path) -> Vec<Vec<OsString>> {
         words(&["chown", "7:7"], at("File")),
         words(&["truncate", "-s", "7"], at("File")),
         words(&["setfattr", "-n", "user.a", "-v", "b"], at("File")),
-        vec!["cp".into(), host.into(), at("Copied")],
+        vec!["cp".into(), sources.file.clone().into(), at("Copied")],
         vec!["cp".into(), at("File"), at("Copied")],
         words(&["subvolume", "create"], at("new")),
         vec![
@@ -144,6 +184,32 @@ fn writes(image: &Path, host: &Path) -> Vec<Vec<OsString>> {
             at("new"),
         ],
         words(&["subvolume", "delete"], at("before")),
+        vec![
+            "import".into(),
+            "--tar".into(),
+            sources.archive.clone().into(),
+            at("homes"),
+        ],
+        vec![
+            "receive".into(),
+            "-f".into(),
+            sources.stream.clone().into(),
+            at("homes"),
+        ],
+        vec![
+            "property".into(),
+            "set".into(),
+            at("File"),
+            "compression".into(),
+            "zstd".into(),
+        ],
+        vec![
+            "property".into(),
+            "set".into(),
+            at("share"),
+            "ro".into(),
+            "true".into(),
+        ],
     ]
 }
 
@@ -151,11 +217,20 @@ fn writes(image: &Path, host: &Path) -> Vec<Vec<OsString>> {
 fn every_verb_reads_and_none_writes() {
     let base = Base::new();
     let scratch = Scratch::new().unwrap();
-    let shown = |image: &Path, name: &str| -> Vec<Option<Vec<u8>>> {
+    // Displays all, and returns the outputs that do not depend on the mark.
+    let shown = |image: &Path, name: &str, has_attributes: bool| -> Vec<Option<Vec<u8>>> {
         let out = scratch.path().join(name);
         fs::create_dir(&out).unwrap();
         let reads = reads(image, &out).into_iter();
-        let shown = reads.map(|(is_same, args)| is_same.then_some(output(args)));
+        let shown = reads.map(|(same, args)| {
+            let shown = output(args);
+            let is_same = match same {
+                Same::OnAll => true,
+                Same::WithoutAttributes => !has_attributes,
+                Same::Never => false,
+            };
+            is_same.then_some(shown)
+        });
         let mut shown: Vec<_> = shown.collect();
         shown.push(Some(fs::read(out.join("share/File")).unwrap()));
         fs::remove_dir_all(out).unwrap();
@@ -164,15 +239,16 @@ fn every_verb_reads_and_none_writes() {
     // The name of the image is displayed.
     let unmarked = base.scratch.path().join("marked.img");
     fs::copy(&base.image, &unmarked).unwrap();
-    let before = shown(&unmarked, "base");
-    let host = scratch.path().join("host");
-    fs::write(&host, "host").unwrap();
+    let before = [false, true].map(|has_attributes| shown(&unmarked, "base", has_attributes));
+    let sources = Sources::new(scratch.path(), &unmarked);
     for mark in nas::names().chain(["all"]) {
         let image = base.marked(mark);
         let hash = fingerprint(&image).unwrap();
-        assert!(shown(&image, mark) == before, "{mark}");
+        let has_attributes = ["xattrs", "all"].contains(&mark);
+        let shown = shown(&image, mark, has_attributes);
+        assert!(shown == before[usize::from(has_attributes)], "{mark}");
         assert_eq!(fingerprint(&image).unwrap(), hash, "{mark}: reading");
-        for args in writes(&image, &host) {
+        for args in writes(&image, &sources) {
             fail(args, "marks of Synology DSM: ");
         }
         if !LATE.contains(&mark) {
@@ -190,6 +266,38 @@ fn every_verb_reads_and_none_writes() {
             );
         }
         assert_eq!(fingerprint(&image).unwrap(), hash, "{mark}: writing");
+    }
+}
+
+/// A new label is in the superblock, and changes no block that can have such a mark. A volume that DSM has made also has
+/// marks that are found before.
+#[test]
+fn label_of_a_volume_with_late_marks_leaves_them() {
+    let base = Base::new();
+    for mark in LATE {
+        let image = base.marked(mark);
+        let marks = || {
+            let check = ["--format", "json", "check"].map(OsString::from);
+            let report = output(check.into_iter().chain([image.clone().into()]).collect());
+            let report: Value = serde_json::from_slice(&report).expect("JSON");
+            assert_eq!(report["check"]["clean"], true, "{mark}: {report}");
+            report["check"]["marks"].clone()
+        };
+        let before = marks();
+        assert_ne!(before, Value::Array(Vec::new()), "{mark}");
+        let hash = fingerprint(&image).unwrap();
+        let label = ["filesystem", "label"].map(OsString::from).into_iter();
+        let label = label.chain([image.clone().into(), "new".into()]);
+        let labelled = ubtrfs().args(label).output().unwrap();
+        let stderr = String::from_utf8_lossy(&labelled.stderr);
+        if !labelled.status.success() {
+            assert!(
+                stderr.contains("marks of Synology DSM: "),
+                "{mark}: {stderr}"
+            );
+            assert_eq!(fingerprint(&image).unwrap(), hash, "{mark}");
+        }
+        assert_eq!(marks(), before, "{mark}");
     }
 }
 

@@ -116,6 +116,14 @@ pub fn put(image: &Path, name: &str) {
     put(&mut Image::open(image));
 }
 
+/// Puts the mark `root-hide` on one subvolume.
+///
+/// # Panics
+/// If there is no such subvolume, or the image is not a sound volume on one device.
+pub fn hide_subvolume(image: &Path, id: u64) {
+    put_flags_of(&mut Image::open(image), RootId(id), 1 << 32);
+}
+
 /// Puts all marks of a volume of DSM 7 on an image.
 ///
 /// # Panics

@@ -81,12 +81,10 @@ impl Roots {
     ///
     /// Errors: the blocks read so far have marks.
     pub fn refuse_marked_roots(&self) -> Result<()> {
-        let mut cursor = self.root_tree.view.cursor().sequential();
-        let mut more = cursor.seek(&Key::MIN);
-        // A damaged leaf does not prevent write access to the rest: marks behind it are noted when they are read.
-        while matches!(more, Ok(true)) {
-            more = cursor.advance();
-        }
+        // An unreadable leaf does not prevent write access to the rest. Nothing reads marks in it.
+        self.root_tree.view.read_all_blocks(&mut |error| {
+            tracing::warn!(%error, "a block of the root tree is not searched for marks of NAS makers");
+        });
         self.refuse_marks()
     }
 
