@@ -61,7 +61,7 @@ pub(crate) struct FileExtentsLock {
 #[derive(Debug)]
 pub(crate) struct LockedExtents<'i> {
     state: MutexGuard<'i, FileExtentsState>,
-    _inside: InsideBarrier,
+    _inside: InsideBarrier<'i>,
 }
 
 impl FileExtentsLock {

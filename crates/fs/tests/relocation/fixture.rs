@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check};
-use ubtrfs_format::block_group_flags::BlockGroupFlags;
-use ubtrfs_format::ids::Logical;
+use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::item::{ExtentFlags, decode_extent};
+use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_fs::{BlockGroupRecord, OpenOptions, RelocationOptions, RelocationReport, Volume};
 use ubtrfs_sim::kernel::KernelVolume;
 use ubtrfs_sim::manifest::{Manifest, assert_same};
@@ -30,13 +31,25 @@ pub(crate) fn groups(volume: &Volume) -> Vec<BlockGroupRecord> {
     groups
 }
 
-/// Returns the used bytes of groups with data, and of all others.
+/// Returns the bytes of all data extents, and the number of tree blocks, as of the last commit.
 pub(crate) fn used(volume: &Volume) -> (u64, u64) {
-    let (data, others): (Vec<_>, Vec<_>) = groups(volume)
-        .into_iter()
-        .partition(|group| group.flags.contains(BlockGroupFlags::DATA));
-    let sum = |groups: Vec<BlockGroupRecord>| groups.iter().map(|group| group.used).sum();
-    (sum(data), sum(others))
+    let tree = volume.find_tree(RootId::EXTENT_TREE).unwrap().unwrap();
+    let view = tree.committed_view();
+    let mut cursor = view.cursor();
+    let (mut data, mut blocks) = (0, 0);
+    let mut more = cursor.seek(&Key::MIN).unwrap();
+    while more && let Some((key, bytes)) = cursor.current() {
+        if matches!(key.item_type, KeyType::EXTENT_ITEM | KeyType::METADATA_ITEM) {
+            let extent = decode_extent(key.item_type, bytes).unwrap();
+            if extent.head.flags().contains(ExtentFlags::DATA) {
+                data += key.offset;
+            } else {
+                blocks += 1;
+            }
+        }
+        more = cursor.advance().unwrap();
+    }
+    (data, blocks)
 }
 
 /// Returns limits so small that every relocation takes several commits.

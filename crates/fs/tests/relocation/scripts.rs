@@ -8,7 +8,7 @@ use ubtrfs_device::{Access, BlockDevice, FileDevice, MemDevice};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::manifest::Manifest;
-use ubtrfs_sim::matrix::{self, Case};
+use ubtrfs_sim::matrix::{self, Case, Features};
 use ubtrfs_sim::model::{Limits, ModelFs};
 use ubtrfs_sim::record::save_image;
 use ubtrfs_sim::script::{KernelTarget, Op, Run, RunOptions, Shape, generate, run};
@@ -19,18 +19,28 @@ use crate::fixture::{is_soak, options};
 use crate::relocating::Relocating;
 use crate::target::{EngineTarget, NamedDevices};
 
-const SHAPES: [Shape; 3] = [Shape::Snapshots, Shape::Mixed, Shape::BigFile];
+const SHAPES: [Shape; 4] = [
+    Shape::Snapshots,
+    Shape::Mixed,
+    Shape::BigFile,
+    Shape::FullDisk,
+];
 const DEVICE_BYTES: u64 = 1 << 30;
 
 /// Runs a script on a new volume of the engine. The kernel must then show the state of the model.
 fn prove_in_memory(nodesize: u32, shape: Shape, count: usize, seed: u64) {
+    let device_bytes = match shape {
+        // Small enough to run out of space.
+        Shape::FullDisk => 160 << 20,
+        _ => DEVICE_BYTES,
+    };
     let name = format!("UBTRFS_SEED={seed}, {shape:?}, nodes of {nodesize}, {count} operations");
     println!("{name}");
     let made = MkfsOptions {
         nodesize: Some(nodesize),
         ..MkfsOptions::default()
     };
-    let device = Arc::new(new_volume(&made, DEVICE_BYTES));
+    let device = Arc::new(new_volume(&made, device_bytes));
     let devices: NamedDevices = vec![(PathBuf::from("memory"), device.clone())];
     let opened = EngineTarget::open(devices, &options()).unwrap();
     let mut target = Relocating::new(opened, seed, 12);
@@ -38,6 +48,7 @@ fn prove_in_memory(nodesize: u32, shape: Shape, count: usize, seed: u64) {
     ops.push(Op::Remount);
     let run_options = RunOptions {
         limits: Limits::of_nodesize(nodesize as usize),
+        may_be_full: shape == Shape::FullDisk,
         ..RunOptions::default()
     };
     let model =
@@ -102,6 +113,16 @@ fn open(volume: &KernelVolume, case: &Case) -> EngineTarget {
     EngineTarget::open(devices, &engine_options(case)).unwrap()
 }
 
+/// Completes the scan for missing UUID entries, which the kernel begins at the first mount of a new volume. It could
+/// otherwise begin again, and add an entry for a subvolume that is being deleted.
+fn scan_uuids(volume: &KernelVolume) {
+    let mount = volume.mount("").unwrap();
+    let file = mount.path().join("scan");
+    std::fs::write(&file, b"a commit after the scan").unwrap();
+    std::fs::remove_file(&file).unwrap();
+    mount.unmount().unwrap();
+}
+
 /// Runs a script in turns with the kernel, which then changes, snapshots and deletes moved extents.
 fn take_turns(case: &Case, shape: Shape, count: usize, seed: u64) {
     const TURNS: usize = 4;
@@ -109,7 +130,7 @@ fn take_turns(case: &Case, shape: Shape, count: usize, seed: u64) {
     println!("{name}");
     let spec = case.spec().device_bytes(DEVICE_BYTES);
     let mut volume = KernelVolume::make(&spec).unwrap();
-    volume.mount("").unwrap().unmount().unwrap();
+    scan_uuids(&volume);
     let run_options = RunOptions {
         limits: Limits {
             algorithm: match case.compression {
@@ -157,6 +178,9 @@ fn kernel_goes_on_after_relocations() {
         (4, 240)
     };
     let mut cases = matrix::writable();
+    // Without NO_HOLES, the kernel (6.18) loses the end of a write to space preallocated beyond the file's end in an
+    // earlier mount.
+    cases.retain(|case| !matches!(case.features, Features::Oldest | Features::NoNoHoles));
     match std::env::var("UBTRFS_CASE") {
         Ok(name) => cases.retain(|case| case.to_string() == name),
         Err(_) => cases = matrix::varied_of(&cases, many),

@@ -13,7 +13,6 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use ubtrfs_device::nonblocking::{self, WouldBlock};
@@ -41,8 +40,8 @@ pub struct ExtentBarrier {
 
 /// An entry of this thread.
 #[derive(Debug)]
-pub struct InsideBarrier {
-    barrier: Arc<ExtentBarrier>,
+pub struct InsideBarrier<'b> {
+    barrier: &'b ExtentBarrier,
     /// Prevents a move to another thread.
     _thread: PhantomData<*const ()>,
 }
@@ -58,7 +57,7 @@ impl ExtentBarrier {
     /// Enters, and waits while the barrier is closed.
     ///
     /// Errors: the thread must not wait.
-    pub fn enter(self: &Arc<Self>) -> Result<InsideBarrier> {
+    pub fn enter(&self) -> Result<InsideBarrier<'_>> {
         loop {
             if let Some(inside) = self.try_enter() {
                 return Ok(inside);
@@ -74,7 +73,7 @@ impl ExtentBarrier {
     }
 
     /// Enters if the barrier is open.
-    pub fn try_enter(self: &Arc<Self>) -> Option<InsideBarrier> {
+    pub fn try_enter(&self) -> Option<InsideBarrier<'_>> {
         // EXTENT-BARRIER-2
         if !self.count_entry(false) {
             self.inside.mine().fetch_add(1, Ordering::SeqCst);
@@ -85,7 +84,7 @@ impl ExtentBarrier {
             self.count_entry(true);
         }
         Some(InsideBarrier {
-            barrier: Arc::clone(self),
+            barrier: self,
             _thread: PhantomData,
         })
     }
@@ -155,7 +154,7 @@ impl ExtentBarrier {
     }
 }
 
-impl Drop for InsideBarrier {
+impl Drop for InsideBarrier<'_> {
     fn drop(&mut self) {
         if self.barrier.uncount_entry() {
             self.barrier.leave();
@@ -181,7 +180,7 @@ mod tests {
     /// EXTENT-BARRIER-1
     #[test]
     fn closing_waits_for_the_last_thread_inside() {
-        let barrier = Arc::<ExtentBarrier>::default();
+        let barrier = ExtentBarrier::default();
         let (outer, inner) = (barrier.enter().unwrap(), barrier.enter().unwrap());
         let is_closed = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -205,7 +204,7 @@ mod tests {
 
     #[test]
     fn closed_barrier_is_not_entered() {
-        let barrier = Arc::<ExtentBarrier>::default();
+        let barrier = ExtentBarrier::default();
         let closed = barrier.close();
         assert!(barrier.try_enter().is_none());
         drop(closed);

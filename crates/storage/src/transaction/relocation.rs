@@ -144,17 +144,18 @@ impl GroupRun<'_> {
         }
         let mut idle = 0;
         while idle < IDLE_COMMITS {
-            watch.advance(0)?;
             let is_empty = self.copy_next_data(watch)? && !self.has_blocks()?;
-            let before = self.report.moved_extents + self.report.moved_blocks;
+            let before = (self.report.moved_extents, self.report.moved_blocks);
             let group = self.emptying.group().start();
             let is_postponed = self.commit_batch(is_empty.then_some(group))?;
             if self.manager.space.find(group).is_none() {
                 self.report.is_removed = true;
                 return Ok(());
             }
+            let nodesize = u64::from(self.manager.roots.superblock().nodesize.get());
+            watch.advance((self.report.moved_blocks - before.1) * nodesize)?;
             // A postponed batch waits for the cleaner, which makes progress in each commit.
-            if is_postponed || self.report.moved_extents + self.report.moved_blocks > before {
+            if is_postponed || (self.report.moved_extents, self.report.moved_blocks) != before {
                 idle = 0;
                 continue;
             }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::Transid;
+use ubtrfs_format::node::header_flags;
 
 use super::delayed_refs::DelayedRefs;
 use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
@@ -102,9 +103,12 @@ impl RunningTransaction {
             if up_to.0 == 0 {
                 continue;
             }
+            // Keeps the space of the leaves from being reused.
+            let _epoch = tree.view.store().epoch();
             let found = tree.view.leaves_of(&tree.live().edited_keys())?;
-            let is_old = |leaf: &&Expect| leaf.generation.is_none_or(|made| made <= up_to);
-            leaves += found.iter().filter(is_old).count() as u64;
+            for leaf in &found {
+                leaves += u64::from(may_be_shared(&tree, leaf, up_to)?);
+            }
         }
         self.tallies.set_leaves(shared, leaves);
         Ok(true)
@@ -131,4 +135,13 @@ impl RunningTransaction {
             && self.refs.lock().is_empty()
             && self.superblock.lock().is_empty()
     }
+}
+
+/// Returns whether a snapshot may share a leaf: it is not newer than the last snapshot, or a relocation has copied it.
+fn may_be_shared(tree: &Tree, leaf: &Expect, last_snapshot: Transid) -> Result<bool> {
+    if leaf.generation.is_none_or(|made| made <= last_snapshot) {
+        return Ok(true);
+    }
+    let block = tree.view.store().read_held(tree.id(), leaf)?;
+    Ok(block.node().header().flags.get() & header_flags::RELOC != 0)
 }
