@@ -74,6 +74,7 @@ pub struct DataExtent {
 #[derive(Debug)]
 struct References {
     is_data: bool,
+    full_backref: bool,
     refs: Vec<InlineRef>,
 }
 
@@ -202,6 +203,7 @@ impl<'s> BackRefs<'s> {
                     let extent = decode_extent(key.item_type, bytes).ok_or_else(corrupt)?;
                     found = Some(References {
                         is_data: extent.head.flags().contains(ExtentFlags::DATA),
+                        full_backref: extent.head.flags().contains(ExtentFlags::FULL_BACKREF),
                         refs: extent.refs.collect(),
                     });
                 }
@@ -236,6 +238,7 @@ impl<'s> BackRefs<'s> {
             _ => 0,
         };
         let mut left = data.count.get();
+        let mut last: Option<(Logical, bool)> = None;
         let mut cursor = view.cursor();
         let mut more = cursor.seek(&Key::new(ino, KeyType::EXTENT_DATA, first))?;
         while more && left > 0 {
@@ -249,14 +252,32 @@ impl<'s> BackRefs<'s> {
                 && body.disk() == Some(extent)
                 && key.offset.wrapping_sub(body.offset.get()) == data.offset.get()
             {
-                left -= 1;
-                if let Some(leaf) = blocks::find(&view, &key, 0)? {
-                    leaves.insert(leaf.node().bytenr());
+                let leaf = blocks::find(&view, &key, 0)?;
+                let at = leaf.as_ref().map(|leaf| leaf.node().bytenr());
+                let is_held = match (last, &leaf) {
+                    (Some((known, is_held)), _) if Some(known) == at => is_held,
+                    (_, Some(leaf)) => self.is_held_by_owner(leaf, view.tree())?,
+                    (_, None) => false,
+                };
+                last = at.map(|at| (at, is_held));
+                // The references of other leaves are in the leaf's name, or in another tree's.
+                if is_held {
+                    left -= 1;
+                    leaves.extend(at);
                 }
             }
             more = cursor.advance()?;
         }
         Ok(())
+    }
+
+    /// Returns whether the references of a leaf are in the name of `tree`.
+    fn is_held_by_owner(&self, leaf: &Block, tree: RootId) -> Result<bool> {
+        if leaf.node().owner() != tree {
+            return Ok(false);
+        }
+        let references = self.references(leaf.node().bytenr())?;
+        Ok(references.is_none_or(|references| !references.full_backref))
     }
 
     /// Finds all roots that reach `block`, and caches the roots of its ancestors on the way.

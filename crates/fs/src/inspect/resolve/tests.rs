@@ -89,3 +89,58 @@ fn each_committed_state_keeps_its_users_of_an_extent() {
     volume.sync().unwrap();
     volume.close().unwrap();
 }
+
+/// The snapshot has one leaf that it shares, and one of its own. Both use the extent with the same offset.
+#[test]
+fn users_in_own_leaves_are_found_behind_shared_leaves() {
+    const SECTOR: u64 = 4096;
+    const SECTORS: u64 = 400;
+    let made = MkfsOptions {
+        nodesize: Some(4096),
+        ..MkfsOptions::default()
+    };
+    let device = Arc::new(new_volume(&made, 256 << 20));
+    let devices = vec![(PathBuf::from("memory"), device as Arc<dyn BlockDevice>)];
+    let options = OpenOptions::new().writable(true).commit_interval(None);
+    let volume = Volume::from_devices(devices, &options).unwrap();
+    let file = create(&volume, "file");
+    volume
+        .write(file, 0, &vec![1; (SECTORS * SECTOR) as usize])
+        .unwrap();
+    volume.sync().unwrap();
+    let extent = extent_of(&volume, file);
+    let rewrite = |id: FileId, sector: u64| {
+        volume
+            .write(id, sector * SECTOR, &[2; SECTOR as usize])
+            .unwrap();
+    };
+    // The extent is left in many pieces, in several leaves.
+    (1..SECTORS)
+        .step_by(2)
+        .for_each(|sector| rewrite(file, sector));
+    volume.sync().unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let snapshot = volume
+        .snapshot(RootId::FS_TREE, top, b"snapshot", false)
+        .unwrap();
+    let copy = FileId::new(snapshot, file.ino);
+    // The first leaf belongs to the snapshot alone, but has references in its own name.
+    rewrite(file, 0);
+    rewrite(copy, SECTORS - 2);
+    volume.sync().unwrap();
+    let mut found = Vec::new();
+    let mut roots = RootsOfBlocks::default();
+    volume
+        .extent_users(
+            extent,
+            Some((SECTORS - 4) * SECTOR),
+            &mut roots,
+            &mut |user| {
+                found.push(user.file());
+                ControlFlow::Continue(())
+            },
+        )
+        .unwrap();
+    found.sort();
+    assert_eq!(found, [file, copy]);
+}
