@@ -274,13 +274,20 @@ impl Roots {
         if let Some(tree) = self.trees.get(id) {
             return Ok(Some(Arc::clone(&tree)));
         }
-        let Some((key, item)) = find_root_item(&self.root_tree(), id)? else {
-            return Ok(None);
-        };
-        let root = recorded_root(id, &item);
-        let tree = open_tree(&self.store, root, &self.tree_use, key.offset, Some(item));
-        let committed = self.superblock().transid().0;
-        Ok(Some(self.trees.get_or_insert(tree, committed)))
+        loop {
+            let root_tree = self.root_tree.view.committed();
+            let Some((key, item)) = find_root_item(&self.root_tree(), id)? else {
+                return Ok(None);
+            };
+            let root = recorded_root(id, &item);
+            let tree = open_tree(&self.store, root, &self.tree_use, key.offset, Some(item));
+            let committed = self.superblock().transid().0;
+            let is_current = || self.root_tree.view.committed() == root_tree;
+            // Otherwise a commit has published another root item in the meantime.
+            if let Some(tree) = self.trees.get_or_insert(tree, committed, is_current) {
+                return Ok(Some(tree));
+            }
+        }
     }
 
     /// Returns a tree if it is in memory.
@@ -349,7 +356,8 @@ impl Roots {
     /// Adds a tree that a commit has just built and that has no root item yet.
     pub(crate) fn adopt_tree(&self, root: CommittedRoot, item: RootItem) -> Arc<Tree> {
         let tree = open_tree(&self.store, root, &self.tree_use, 0, Some(item));
-        self.trees.get_or_insert(tree, u64::MAX)
+        let tree = self.trees.get_or_insert(tree, u64::MAX, || true);
+        tree.expect("always current")
     }
 
     /// Returns the properties common to all blocks of a transaction.

@@ -81,15 +81,30 @@ impl TreeTable {
         Some(TreeRef::from(Arc::clone(tree)))
     }
 
-    /// Inserts `tree`, unless another thread has inserted one with this id. Returns the tree in the table.
-    pub(super) fn get_or_insert(&self, tree: Tree, committed: u64) -> Arc<Tree> {
+    /// Inserts `tree`, unless another thread has inserted one with this id. Returns the tree in the table. Returns None
+    /// if there is no tree, and the root item of `tree` is no longer current.
+    pub(super) fn get_or_insert(
+        &self,
+        tree: Tree,
+        committed: u64,
+        is_current: impl FnOnce() -> bool,
+    ) -> Option<Arc<Tree>> {
         let mut trees = self.trees.write();
+        if let Some(known) = trees.get(&tree.id) {
+            return Some(Arc::clone(known));
+        }
+        // A commit that changes the root of a tree keeps it in the table until it has published the new one. So without
+        // a publication since the look-up, the root is still the tree's.
+        if !is_current() {
+            return None;
+        }
         if trees.len() >= KEPT_TREES {
             // TREE-1
             trees.retain(|_, tree| Arc::strong_count(tree) > 1 || !tree.is_committed(committed));
         }
-        let id = tree.id;
-        Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree)))
+        let tree = Arc::new(tree);
+        trees.insert(tree.id, Arc::clone(&tree));
+        Some(tree)
     }
 
     /// Returns the deleted subvolumes that are held, or that have nocow writes in progress.
