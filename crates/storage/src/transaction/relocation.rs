@@ -138,10 +138,7 @@ struct GroupRun<'m> {
 impl GroupRun<'_> {
     fn run(&mut self, watch: &mut Watch<'_>) -> Result<()> {
         // Extents of the running transaction are copied too.
-        {
-            let _entered = self.manager.gate.enter();
-            self.manager.commit_running()?;
-        }
+        self.commit_and_release()?;
         let mut idle = 0;
         while idle < IDLE_COMMITS {
             let is_empty = self.copy_next_data(watch)? && !self.has_blocks()?;
@@ -185,7 +182,15 @@ impl GroupRun<'_> {
             if is_enough {
                 break;
             }
-            match self.manager.copy_extent(start, len) {
+            let copied = match self.manager.copy_extent(start, len) {
+                // Freed space of other groups may be available after a commit.
+                Err(error) if error.is_no_space() && self.copies.is_empty() => {
+                    self.commit_and_release()?;
+                    self.manager.copy_extent(start, len)
+                }
+                copied => copied,
+            };
+            match copied {
                 Ok((copy, damaged)) => {
                     self.copies.push_back(copy);
                     damaged
@@ -200,6 +205,16 @@ impl GroupRun<'_> {
             watch.advance(len)?;
         }
         Ok(!has_data)
+    }
+
+    /// Commits, and makes freed space available.
+    fn commit_and_release(&self) -> Result<()> {
+        {
+            let _entered = self.manager.gate.enter();
+            self.manager.commit_running()?;
+        }
+        self.manager.wait_for_readers();
+        Ok(())
     }
 
     /// Returns the first data extents of the group after `after`, as of the last commit.
@@ -270,6 +285,8 @@ impl GroupRun<'_> {
         };
         {
             let _entered = self.manager.gate.enter();
+            // A relocation ends the suspension of background work, as each change does.
+            self.manager.cleaner.set_quiesced(false);
             // RELOCATION-2
             let closed = (!batch.copies.is_empty()).then(|| self.manager.extents.close());
             let committed = self.manager.commit_relocating(&batch);

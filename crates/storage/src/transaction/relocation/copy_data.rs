@@ -46,6 +46,8 @@ impl TransactionManager {
             let part = (copy.len - done).min(COPY_BYTES);
             buf.resize(part as usize, 0);
             let from = Logical(copy.old.0 + done);
+            // If the extent is freed now, its space is not discarded between the two reads.
+            let _epoch = self.roots.node_store().epoch();
             // The group is closed and its extents are referenced, so neither the data nor its sums change.
             let csums = data_csums(&self.roots, from, (part / sectorsize) as usize)?;
             self.read_part(from, &csums, &mut buf, &mut damaged)?;

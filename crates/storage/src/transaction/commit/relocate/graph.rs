@@ -127,6 +127,13 @@ impl Graph {
         }
     }
 
+    /// Returns the number of blocks whose references to their children change to the block's name.
+    pub(super) fn converted_blocks(&self) -> u64 {
+        let blocks = self.blocks.values();
+        let converted = blocks.filter(|block| block.new_full_backref() && !block.full_backref);
+        converted.count() as u64
+    }
+
     /// Returns the number of references to children that change their form or their holder, at most.
     pub(super) fn changed_child_refs(&self) -> u64 {
         let moved = self.blocks.values().filter(|block| block.moves);

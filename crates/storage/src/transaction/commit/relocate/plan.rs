@@ -53,7 +53,8 @@ impl Plan {
         EditCounts {
             items: 2 * (extents + self.refs + self.graph.changed_child_refs())
                 + self.csums.len() as u64,
-            leaves: 0,
+            // As when a shared leaf is copied by an edit, the references to its extents change their form.
+            leaves: self.graph.converted_blocks(),
             bytes: bytes.sum::<usize>() as u64,
         }
     }
