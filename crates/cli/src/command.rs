@@ -27,6 +27,7 @@ mod receive;
 mod rescue;
 mod rm;
 mod rmdir;
+mod scrub;
 mod send;
 mod setfattr;
 mod shell;
@@ -70,6 +71,7 @@ pub(crate) enum Command {
     Rescue(rescue::Rescue),
     Rm(rm::Rm),
     Rmdir(rmdir::Rmdir),
+    Scrub(Box<scrub::Scrub>),
     Send(Box<send::Send>),
     Setfattr(setfattr::Setfattr),
     Shell(shell::Shell),
@@ -96,6 +98,7 @@ impl Command {
             Command::Filesystem(group) => group.knows_json(),
             Command::InspectInternal(group) => group.knows_json(),
             Command::Property(group) => group.knows_json(),
+            Command::Scrub(group) => group.knows_json(),
             Command::Subvolume(group) => group.knows_json(),
             _ => false,
         }
@@ -118,6 +121,7 @@ impl Command {
             Command::Filesystem(group) => group.by_ioctls(),
             Command::InspectInternal(group) => group.by_ioctls(),
             Command::Property(group) => group.by_ioctls(),
+            Command::Scrub(group) => group.by_ioctls(),
             Command::Send(command) => Some(&**command),
             Command::Receive(command) => Some(command),
             Command::Subvolume(group) => group.by_ioctls(),
@@ -162,6 +166,7 @@ impl Command {
             Command::Rescue(group) => group.run(console),
             Command::Rm(command) => command.run(console),
             Command::Rmdir(command) => command.run(console),
+            Command::Scrub(group) => group.run(console),
             Command::Send(command) => command.run(console),
             Command::Setfattr(command) => command.run(console),
             Command::Shell(command) => command.run(console, program),

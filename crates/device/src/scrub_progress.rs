@@ -45,6 +45,66 @@ pub struct ScrubCounts {
 }
 
 impl ScrubCounts {
+    /// Creates counts from the kernel's, in its order.
+    pub fn of_kernel(counts: [u64; 15]) -> ScrubCounts {
+        let [
+            data_extents,
+            tree_extents,
+            data_bytes,
+            tree_bytes,
+            read_errors,
+            csum_errors,
+            verify_errors,
+            no_csum,
+            csum_discards,
+            super_errors,
+            malloc_errors,
+            uncorrectable_errors,
+            corrected_errors,
+            last_physical,
+            unverified_errors,
+        ] = counts;
+        ScrubCounts {
+            data_extents,
+            tree_extents,
+            data_bytes,
+            tree_bytes,
+            read_errors,
+            csum_errors,
+            verify_errors,
+            no_csum,
+            csum_discards,
+            super_errors,
+            malloc_errors,
+            uncorrectable_errors,
+            corrected_errors,
+            last_physical,
+            unverified_errors,
+            ..ScrubCounts::default()
+        }
+    }
+
+    /// Returns the kernel's counts, in its order.
+    pub fn to_kernel(&self) -> [u64; 15] {
+        [
+            self.data_extents,
+            self.tree_extents,
+            self.data_bytes,
+            self.tree_bytes,
+            self.read_errors,
+            self.csum_errors,
+            self.verify_errors,
+            self.no_csum,
+            self.csum_discards,
+            self.super_errors,
+            self.malloc_errors,
+            self.uncorrectable_errors,
+            self.corrected_errors,
+            self.last_physical,
+            self.unverified_errors,
+        ]
+    }
+
     /// Returns the number of errors, as btrfs-progs counts them.
     pub fn errors(&self) -> u64 {
         self.read_errors

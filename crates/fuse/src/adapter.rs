@@ -36,6 +36,7 @@ mod live;
 mod names;
 mod nodes;
 mod number;
+mod scrubs;
 mod source;
 mod span;
 mod volume;
@@ -65,6 +66,7 @@ use self::known::KnownNodes;
 pub(crate) use self::live::LiveRules;
 use self::nodes::{Listed, NodeTable};
 use self::number::{Meaning, Numbering};
+use self::scrubs::Scrubs;
 use self::source::{FileId, Inode, Source};
 pub(crate) use self::xattr::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
 use crate::caller::finds_by_handle;
@@ -103,6 +105,7 @@ pub(crate) struct Adapter<S: Source> {
     control: ControlPoint,
     close_failure: CloseFailure,
     shown_by: ShownBy,
+    scrubs: Scrubs,
 }
 
 /// The error of closing the volume at the kernel's request.
@@ -164,6 +167,7 @@ impl<S: Source> Adapter<S> {
             control: ControlPoint::default(),
             close_failure: CloseFailure::default(),
             shown_by: ShownBy::default(),
+            scrubs: Scrubs::default(),
         }
     }
 

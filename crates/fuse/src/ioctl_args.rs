@@ -54,6 +54,9 @@ pub const START_SYNC: u32 = take::<U64>(24);
 pub const SUBVOL_CREATE_V2: u32 = give::<VolArgsV2>(24);
 pub const SUBVOL_GETFLAGS: u32 = take::<U64>(25);
 pub const SUBVOL_SETFLAGS: u32 = give::<U64>(26);
+pub const SCRUB: u32 = exchange::<ScrubArgs>(27);
+pub const SCRUB_CANCEL: u32 = number(0, BTRFS, 28, 0);
+pub const SCRUB_PROGRESS: u32 = exchange::<ScrubArgs>(29);
 pub const DEV_INFO: u32 = exchange::<DevInfo>(30);
 pub const FS_INFO: u32 = take::<FsInfo>(31);
 pub const LOGICAL_INO: u32 = exchange::<LogicalIno>(36);
@@ -90,6 +93,9 @@ pub const FIEMAP_SHARED: u32 = 1 << 13;
 pub const IGNORE_OFFSET: u64 = 1 << 0;
 /// In `DevStats`: resets the counters after reading.
 pub const RESET: u64 = 1 << 0;
+
+/// In `ScrubArgs`: nothing is written.
+pub const SCRUB_READONLY: u64 = 1 << 0;
 
 /// In `VolArgsV2` and as a subvolume's flag.
 pub const RDONLY: u64 = 1 << 1;
@@ -177,6 +183,18 @@ carried! {
         compression: U32,
         encryption: U32,
         reserved: [u8; 64],
+    }
+    /// `btrfs_ioctl_scrub_args`
+    ScrubArgs(1024) {
+        devid: U64,
+        start: U64,
+        end: U64,
+        flags: U64,
+        /// The counts of `btrfs_scrub_progress`, in its order.
+        progress: [U64; 15],
+        /// A limit in bytes per second, which mounts of ubtrfs follow. The kernel ignores it.
+        limit: U64,
+        unused: [U64; 108],
     }
     /// `btrfs_ioctl_send_args`
     SendArgs(72) {

@@ -126,6 +126,27 @@ impl ScrubOptions {
         self
     }
 
+    /// Returns whether damage is only found.
+    pub fn is_read_only(&self) -> bool {
+        self.scrub.read_only
+    }
+
+    /// Returns the limit of each device in bytes per second, or 0.
+    pub fn limit(&self) -> u64 {
+        self.scrub.bytes_per_second
+    }
+
+    /// Returns whether a device is scrubbed.
+    pub fn includes(&self, id: u64) -> bool {
+        let devices = &self.scrub.devices;
+        devices.as_ref().is_none_or(|ids| ids.contains(&id))
+    }
+
+    /// Returns the counts of the earlier part of a device's scrub.
+    pub fn resumed_counts(&self, id: u64) -> ScrubCounts {
+        self.scrub.resumed.get(&id).copied().unwrap_or_default()
+    }
+
     /// Opens the volume on the named devices and those found with them, for a scrub without a mount.
     ///
     /// # Errors
@@ -202,7 +223,7 @@ impl OpenScrub {
 impl Volume {
     /// Scrubs the volume while it is in use. [`ScrubOptions`] has an example.
     ///
-    /// The last commit is scrubbed. Data without checksums is read, and never repaired. If there were errors, the error
+    /// Commits first, unless the scrub is read-only, and scrubs the last commit. Data without checksums is read, and never repaired. If there were errors, the error
     /// counts of the devices are saved by a commit at the end. If `progress` cancels the scrub, its report has the counts
     /// so far.
     ///

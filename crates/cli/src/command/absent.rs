@@ -7,10 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Groups with their missing commands. The first entry is for commands outside a group.
 const ABSENT: [(&str, &[&str]); 5] = [
-    (
-        "",
-        &["balance", "qgroup", "quota", "replace", "restore", "scrub"],
-    ),
+    ("", &["balance", "qgroup", "quota", "replace", "restore"]),
     ("device", &["replace"]),
     ("filesystem", &["balance", "defragment", "mkswapfile"]),
     ("inspect-internal", &["map-swapfile"]),

@@ -39,7 +39,7 @@ const VERBS: [&str; 17] = [
     "version",
 ];
 /// Commands of btrfs-progs in the groups that ubtrfs has, in the same order.
-const COMMANDS: [(&str, &[&str]); 6] = [
+const COMMANDS: [(&str, &[&str]); 7] = [
     (
         "device",
         &[
@@ -90,6 +90,7 @@ const COMMANDS: [(&str, &[&str]); 6] = [
             "clear-uuid-tree",
         ],
     ),
+    ("scrub", &["start", "cancel", "resume", "status", "limit"]),
     (
         "subvolume",
         &[

@@ -80,6 +80,11 @@ pub(crate) fn plain(time: SystemTime) -> String {
     strftime(time, "%Y-%m-%d %H:%M:%S")
 }
 
+/// Formats a time like ctime(3), as "Sun Nov 29 02:06:46 2026".
+pub(crate) fn ctime(time: SystemTime) -> String {
+    strftime(time, "%a %b %e %H:%M:%S %Y")
+}
+
 /// Formats a time by RFC 3339 in UTC with nanoseconds, for JSON.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     match Timestamp::try_from(time) {

@@ -53,6 +53,9 @@ const RECEIVE: &str = "receive";
 /// The command that writes a stream.
 const SEND: &str = "send";
 
+/// The group of commands that use ioctls on mounts, as the work runs on after the client.
+const BY_IOCTLS: &str = "scrub";
+
 /// Groups of commands, and single commands, that work on a path in a mount.
 pub(crate) const GROUPS: [&str; 7] = [
     "device",

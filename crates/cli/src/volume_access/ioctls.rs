@@ -13,6 +13,7 @@ mod devices;
 mod extents;
 mod kernel_target;
 mod names;
+mod scrub;
 mod search;
 mod send;
 mod subvolume;

@@ -581,7 +581,6 @@ fn commands_that_only_btrfs_progs_has_are_refused_by_name() {
         ("resc chunk-rec x", "rescue chunk-recover"),
         ("rescue clear-space-cache v1 x", "rescue clear-space-cache"),
         ("restore x /", "restore"),
-        ("--format json scrub start -B /", "scrub"),
         ("device replace start a b /", "device replace"),
         ("filesystem defragment -r /", "filesystem defragment"),
         ("filesystem mkswapfile x", "filesystem mkswapfile"),

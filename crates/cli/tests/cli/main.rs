@@ -31,6 +31,7 @@ mod namespaces;
 mod other_namespace;
 mod process;
 mod progs_verbs;
+mod scrubs;
 mod shell;
 mod siblings;
 mod stopped;

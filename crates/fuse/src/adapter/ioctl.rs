@@ -2,8 +2,8 @@
 //!
 //! An argument with a pointer or a list of variable length cannot pass, and fails with ENOTTY, as any unknown command.
 //! These are TREE_SEARCH_V2, SPACE_INFO for more than the number of spaces (SPACE_LIST has those), LOGICAL_INO,
-//! INO_PATHS, SEND, ENCODED_READ and ENCODED_WRITE, and quota groups to inherit. So are changes of devices, balance,
-//! scrub and quotas.
+//! INO_PATHS, SEND, ENCODED_READ and ENCODED_WRITE, and quota groups to inherit. So are changes of devices, balance
+//! and quotas.
 //!
 //! GET_SUBVOL_ROOTREF returns as many as fit along with EOVERFLOW, so that the caller can continue after them.
 //!
@@ -14,6 +14,7 @@
 
 mod descriptor;
 mod lookup;
+mod scrub;
 mod search;
 mod subvolume;
 mod volume;
@@ -105,6 +106,14 @@ impl<S: Source> Adapter<S> {
                 error: (!is_all).then_some(Errno::OVERFLOW),
             });
         }
+        if command == args::SCRUB {
+            let (counts, is_cancelled) = call.scrub(read(input)?)?;
+            // REQ-5: the counts of a cancelled scrub are needed to resume it.
+            return Ok(IoctlAnswer {
+                len_bytes: write(out, &counts)?,
+                error: is_cancelled.then_some(rustix::io::Errno::CANCELED.into()),
+            });
+        }
         call.answer(command, input, out).map(IoctlAnswer::of)
     }
 }
@@ -128,6 +137,9 @@ fn is_known(command: u32) -> bool {
             | SUBVOL_CREATE_V2
             | SUBVOL_GETFLAGS
             | SUBVOL_SETFLAGS
+            | SCRUB
+            | SCRUB_CANCEL
+            | SCRUB_PROGRESS
             | DEV_INFO
             | FS_INFO
             | SET_RECEIVED_SUBVOL
@@ -206,6 +218,8 @@ impl<S: Source> Call<'_, S> {
             args::DEV_INFO => write(out, &self.dev_info(read(input)?)?),
             args::SPACE_INFO => write(out, &self.space_info(read(input)?)?),
             args::SPACE_LIST => write(out, &self.space_list()?),
+            args::SCRUB_CANCEL => self.cancel_scrub(),
+            args::SCRUB_PROGRESS => write(out, &self.scrub_progress(read(input)?)?),
             args::SYNC => self.sync(),
             args::START_SYNC => write(out, &U64::new(self.start_sync()?)),
             args::WAIT_SYNC => self.wait_sync(read::<U64>(input)?.get()),

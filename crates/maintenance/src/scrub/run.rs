@@ -50,7 +50,8 @@ impl Findings {
     }
 }
 
-/// Scrubs an open volume while it is in use. A scrub that repairs also saves the error counts of the devices, with a commit.
+/// Scrubs an open volume while it is in use. A scrub that repairs commits before it begins, and at its end if there are
+/// error counts of devices to save.
 ///
 /// `progress` receives [`Event::Scrub`]. A scrub that it cancels returns its report all the same.
 ///
@@ -63,6 +64,11 @@ pub fn scrub_volume(
 ) -> Result<ScrubReport, ScrubError> {
     if !options.read_only && !volume.is_writable() {
         return Err(ScrubError::ReadOnly);
+    }
+    if !options.read_only {
+        // The scrub reads the last commit.
+        let _entered = volume.enter();
+        volume.sync()?;
     }
     let mut findings = scrub_roots(volume.roots(), options, false, progress)?;
     let has_bad_superblocks = findings.has_bad_superblocks();

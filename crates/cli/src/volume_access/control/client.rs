@@ -23,7 +23,7 @@ use ubtrfs_fuse::mount::Nonce;
 use super::mounted::{Found, Kind, Mounted};
 use super::protocol::{self, Address, ProtocolError, Request, VERSION};
 use super::relay::relayed;
-use super::{GROUPS, RECEIVE, SEND};
+use super::{BY_IOCTLS, GROUPS, RECEIVE, SEND};
 use crate::presentation::clock;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::location::Location;
@@ -83,6 +83,13 @@ pub(crate) fn run_elsewhere(
         )));
     };
     let group = line.names.first().copied().unwrap_or_default();
+    if group == BY_IOCTLS {
+        must_be_none_besides(first, kernels.into_iter().chain(elsewhere))?;
+        return Ok(Outcome::Refused(anyhow!(
+            "'{}' is in a mount whose server does not know this command",
+            Escaped::of(first)
+        )));
+    }
     if !GROUPS.contains(&group) {
         bail!(
             "'{}' is in a mount: '{group}' works on images: use the system's own commands there",
