@@ -24,6 +24,7 @@ mod mount;
 mod mv;
 mod property;
 mod receive;
+mod replace;
 mod rescue;
 mod rm;
 mod rmdir;
@@ -68,6 +69,7 @@ pub(crate) enum Command {
     Mv(mv::Mv),
     Property(property::Property),
     Receive(receive::Receive),
+    Replace(replace::Replace),
     Rescue(rescue::Rescue),
     Rm(rm::Rm),
     Rmdir(rmdir::Rmdir),
@@ -98,6 +100,7 @@ impl Command {
             Command::Filesystem(group) => group.knows_json(),
             Command::InspectInternal(group) => group.knows_json(),
             Command::Property(group) => group.knows_json(),
+            Command::Replace(group) => group.knows_json(),
             Command::Scrub(group) => group.knows_json(),
             Command::Subvolume(group) => group.knows_json(),
             _ => false,
@@ -121,6 +124,7 @@ impl Command {
             Command::Filesystem(group) => group.by_ioctls(),
             Command::InspectInternal(group) => group.by_ioctls(),
             Command::Property(group) => group.by_ioctls(),
+            Command::Replace(group) => group.by_ioctls(),
             Command::Scrub(group) => group.by_ioctls(),
             Command::Send(command) => Some(&**command),
             Command::Receive(command) => Some(command),
@@ -163,6 +167,7 @@ impl Command {
             Command::Mv(command) => command.run(console),
             Command::Property(group) => group.run(console),
             Command::Receive(command) => command.run(console),
+            Command::Replace(group) => group.run(console),
             Command::Rescue(group) => group.run(console),
             Command::Rm(command) => command.run(console),
             Command::Rmdir(command) => command.run(console),

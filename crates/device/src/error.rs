@@ -59,6 +59,10 @@ pub enum DeviceError {
     },
     #[error("no device that is there can take the copies of logical {logical}")]
     NoCopy { logical: Logical },
+    #[error("device {devid} is not being replaced")]
+    NoReplacement { devid: DevId },
+    #[error("{} cannot replace a device: {reason}", path.display())]
+    ReplacementFailed { path: PathBuf, reason: String },
     #[error("chunk {logical} has parity: RAID5 and RAID6 are only read")]
     ParityWrite { logical: Logical },
     #[error("{} is not a btrfs device{}", path.display(), holds_text(*holds))]
@@ -255,7 +259,9 @@ impl DeviceError {
             | DeviceError::HoldsVolume { .. }
             | DeviceError::Changed { .. } => Errno::BUSY,
             DeviceError::Missing { .. } => Errno::NOENT,
+            DeviceError::ReplacementFailed { .. } => Errno::IO,
             DeviceError::NoDevice
+            | DeviceError::NoReplacement { .. }
             | DeviceError::Kind { .. }
             | DeviceError::NotBtrfs { .. }
             | DeviceError::OtherVolume { .. }

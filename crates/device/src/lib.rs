@@ -71,14 +71,15 @@ pub use new_device::empty_device;
 pub use overwrite::check_overwrite;
 pub use parity::{TooManyLost, parity, rebuild};
 pub use pool::{
-    CheckedRead, DeviceInfo, DiscardCounts, ErrorCounts, MemberDevice, Pool, PoolOptions, Reached,
+    CheckedRead, CopyRange, DeviceInfo, DiscardCounts, ErrorCounts, MemberDevice, Pool,
+    PoolOptions, Reached,
 };
 pub use process::OpeningProcess;
 pub use random::{random_uuid, random_words};
 pub use read_errors::{ReadErrorKind, ReadErrorRecord};
 pub use registration::{KernelRegister, register_with_kernel};
-pub use scrub_progress::{DeviceScrub, ScrubCounts};
 pub use scan::{FoundDevice, found_on, scan};
+pub use scrub_progress::{DeviceScrub, ScrubCounts};
 pub use siblings::{Beside, all_siblings, files_at, nearby, siblings};
 pub use signature::Signature;
 pub use stripes::{Piece, Row};

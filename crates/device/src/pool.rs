@@ -20,6 +20,7 @@ mod membership;
 mod mirror_repair;
 mod read;
 mod reading;
+mod replacement;
 mod write;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_format::item::{Chunk, DevItem, Stripe};
@@ -51,6 +52,8 @@ pub use discard::DiscardCounts;
 pub use membership::MemberDevice;
 use mirror_repair::MirrorRepairs;
 use reading::ReadCounters;
+pub use replacement::CopyRange;
+use replacement::Replacement;
 pub use write::Reached;
 
 #[cfg(test)]
@@ -129,6 +132,7 @@ pub(crate) struct PoolDevice {
     is_named: bool,
     present: Option<PresentDevice>,
     errors: Arc<DeviceErrors>,
+    replacement: Option<Arc<Replacement>>,
 }
 
 /// A device that is present.
@@ -186,6 +190,8 @@ pub struct Pool {
     discards: DiscardCounters,
     reads: ReadCounters,
     mirror_repairs: MirrorRepairs,
+    /// Shared for writes to devices, exclusive for a copy to a replacement (REPLACE-1).
+    writes: RwLock<()>,
 }
 
 impl Pool {
@@ -235,6 +241,7 @@ impl Pool {
                     is_named: false,
                     present: Some(present),
                     errors: Arc::new(errors),
+                    replacement: None,
                 }),
             );
         }
@@ -251,6 +258,7 @@ impl Pool {
             discards: DiscardCounters::default(),
             reads: ReadCounters::default(),
             mirror_repairs: MirrorRepairs::default(),
+            writes: RwLock::new(()),
         };
         pool.add_system_chunks()?;
         Ok(pool)
@@ -364,10 +372,12 @@ impl Pool {
         let table = self.devices.load_full();
         let mut present = None;
         let mut errors = Arc::default();
+        let mut replacement = None;
         if let Some(known) = table.get(&devid) {
             if known.uuid == item.uuid {
                 present = known.present.clone();
                 errors = Arc::clone(&known.errors);
+                replacement = known.replacement.clone();
             } else if let Some(other) = &known.present {
                 tracing::warn!(
                     path = %other.path.display(), %devid, found = %known.uuid, wanted = %item.uuid,
@@ -392,6 +402,7 @@ impl Pool {
                 is_named: true,
                 present,
                 errors,
+                replacement,
             }),
         );
         self.devices.store(Arc::new(table));
@@ -434,13 +445,26 @@ impl ChunkStripe {
 impl PoolDevice {
     fn unnamed(&self) -> PoolDevice {
         PoolDevice {
+            is_named: false,
+            ..self.copied()
+        }
+    }
+
+    fn copied(&self) -> PoolDevice {
+        PoolDevice {
             devid: self.devid,
             uuid: self.uuid,
             item: self.item,
-            is_named: false,
+            is_named: self.is_named,
             present: self.present.clone(),
             errors: Arc::clone(&self.errors),
+            replacement: self.replacement.clone(),
         }
+    }
+
+    /// Returns whether writes have a target: the device is present, or is being replaced.
+    fn takes_writes(&self) -> bool {
+        self.present.is_some() || self.replacement.is_some()
     }
 
     fn block(&self) -> Option<&Arc<dyn BlockDevice>> {

@@ -39,7 +39,7 @@ pub use ubtrfs_storage::discard::{
 pub use ubtrfs_storage::roots::{BlockGroupRecord, Rescue, SubvolumePlace, Tree};
 pub use ubtrfs_storage::{
     CommitPhases, ExtentUser, FileId, FullCommitReason, Lifetime, RelocationOptions,
-    RelocationReport, RootsOfBlocks, Waits, WriterStats,
+    RelocationReport, ReplaceCounts, RootsOfBlocks, Waits, WriterStats,
 };
 pub use ubtrfs_tree::{BuildError, Comparison, Difference, StoreStats, TreeError};
 pub use volume::{

@@ -65,6 +65,7 @@ pub const SEND: u32 = give::<SendArgs>(38);
 pub const GET_FSLABEL: u32 = take::<Label>(49);
 pub const SET_FSLABEL: u32 = give::<Label>(50);
 pub const GET_DEV_STATS: u32 = exchange::<DevStats>(52);
+pub const DEV_REPLACE: u32 = exchange::<DevReplace>(53);
 pub const GET_FEATURES: u32 = take::<Features>(57);
 pub const GET_SUPPORTED_FEATURES: u32 = take::<[Features; 3]>(57);
 pub const RM_DEV_V2: u32 = give::<VolArgsV2>(58);
@@ -336,6 +337,30 @@ carried! {
         rtime: Timespec,
         flags: U64,
         reserved: [U64; 16],
+    }
+    /// `btrfs_ioctl_dev_replace_args`
+    DevReplace(2600) {
+        cmd: U64,
+        result: U64,
+        /// `DevReplaceStart` or `DevReplaceStatus`
+        parameters: [u8; 2072],
+        spare: [U64; 64],
+    }
+    /// `btrfs_ioctl_dev_replace_start_params`, without its padding
+    DevReplaceStart(2066) {
+        srcdevid: U64,
+        mode: U64,
+        srcdev_name: [u8; 1025],
+        tgtdev_name: [u8; 1025],
+    }
+    /// `btrfs_ioctl_dev_replace_status_params`
+    DevReplaceStatus(48) {
+        replace_state: U64,
+        progress_1000: U64,
+        time_started: U64,
+        time_stopped: U64,
+        num_write_errors: U64,
+        num_uncorrectable_read_errors: U64,
     }
     /// `fiemap_extent`
     FiemapExtent(56) {

@@ -32,7 +32,7 @@ pub use transaction::{
     CommitPhases, DataRef, DelayedRefs, DiscardPace, DiskExtent, EditCounts, EditEstimate,
     EditTarget, EditsInMemory, Entered, ExtentBarrier, FREEING_ITEMS, FullCommitReason,
     InsideBarrier, Lifetime, LogOutcome, LogSession, OperationGate, OperationGroup, Origin,
-    PendingSubvolume, Puts, RelocationOptions, RelocationReport, Reservation, SpaceReclaim,
-    TransactionHandle, TransactionManager, TransactionOptions, Waits, Wakening, WriterStats,
-    begin_background,
+    PendingSubvolume, Puts, RelocationOptions, RelocationReport, ReplaceCounts, Reservation,
+    SpaceReclaim, TransactionHandle, TransactionManager, TransactionOptions, Waits, Wakening,
+    WriterStats, begin_background,
 };

@@ -9,9 +9,9 @@ use ubtrfs_device::{Access, BlockDevice, DeviceName, Holder, Pool, memory_limit}
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::uuid::Uuid;
 
-use crate::named_option::named_options;
 use crate::error::{Caused, Naming, Result};
 use crate::layers::Choice;
+use crate::named_option::named_options;
 
 /// The part of the memory that a check uses at most.
 const SHARE_OF_MEMORY: u64 = 3;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ubtrfs_device::progress::{Progress, Watch};
+use ubtrfs_device::progress::{Cancelled, Progress, Watch};
 use ubtrfs_device::{BlockDevice, FileDevice, empty_device, find_signature};
 use ubtrfs_format::ids::DevId;
 
@@ -36,6 +36,16 @@ impl NewDevice {
         self.keeps_blocks = !discard;
         self
     }
+}
+
+/// The outcome of [`Volume::replace_device`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Replaced {
+    /// The bytes that were copied.
+    pub copied_bytes: u64,
+    /// The sectors and tree blocks without a good copy, which were copied as they are.
+    pub uncorrectable: u64,
 }
 
 impl Volume {
@@ -114,7 +124,7 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// - no such device (`NotFound`), or it is missing
+    /// - no such device (`ENODEV`), or it is missing
     /// - a block device has another size (`FileTooLarge`), or the size is too small (`InvalidInput`)
     /// - no space below the new end for the block groups beyond it (`StorageFull`)
     /// - another change of the devices is in progress (`ResourceBusy`)
@@ -141,7 +151,7 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// - no such device (`NotFound`)
+    /// - no such device (`ENODEV`)
     /// - the profiles of the volume need it, or it is the only one (`InvalidInput`)
     /// - no space for its block groups on the other devices (`StorageFull`)
     /// - another change of the devices is in progress (`ResourceBusy`)
@@ -153,6 +163,83 @@ impl Volume {
             Ok(self.engine().remove_device(DevId(id), progress)?)
         };
         remove().naming_alone("remove a device")
+    }
+
+    /// Replaces a device, present or missing, by a block device or image file of at least its size. All data is copied and
+    /// verified, and bad sectors are read from other mirrors. Other operations continue. Afterwards the superblocks of
+    /// the old device are erased. The new one keeps the size of the old one until [`Volume::resize_device`].
+    ///
+    /// ```
+    /// use ubtrfs::{NewDevice, Volume};
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// # let folder = tempfile::tempdir().expect("there is room");
+    /// # let [old, new] = ["old.img", "new.img"].map(|name| folder.path().join(name));
+    /// let volume = Volume::create(&old, 300 << 20)?;
+    /// std::fs::File::create(&new).and_then(|file| file.set_len(1 << 30)).expect("there is room");
+    /// let replaced = volume.replace_device(1, &new, &NewDevice::new(), false, &mut ())?;
+    /// assert_eq!(replaced.uncorrectable, 0);
+    /// volume.close()?;
+    /// assert_eq!(Volume::open(&new)?.devices().len(), 1);
+    /// assert!(Volume::open(&old).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// `prefer_mirrors`: the old device is read only where no other mirror is good.
+    ///
+    /// # Errors
+    ///
+    /// - no such device (`ENODEV`); the new one is smaller (`InvalidInput`)
+    /// - the errors of [`Volume::add_device`]
+    /// - `progress` cancelled it (`Interrupted`), and the old device stays
+    pub fn replace_device(
+        &self,
+        id: u64,
+        path: impl AsRef<Path>,
+        options: &NewDevice,
+        prefer_mirrors: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<Replaced> {
+        let path = path.as_ref();
+        let device = open_new(path, options).naming("replace a device by", path)?;
+        self.replace_by_block_device(id, path, &device, options, prefer_mirrors, progress)
+    }
+
+    /// Replaces a device by one of the caller, like [`Volume::replace_device`], whatever it contains. The path is for
+    /// messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`Volume::replace_device`], except for its contents.
+    pub fn replace_by_block_device(
+        &self,
+        id: u64,
+        path: &Path,
+        device: &Arc<dyn BlockDevice>,
+        options: &NewDevice,
+        prefer_mirrors: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<Replaced> {
+        let engine = self.engine();
+        let mut watch = Watch::new(progress);
+        let mut replace = || -> Caused<Replaced> {
+            engine.check_device_changes()?;
+            watch.advance(0)?;
+            empty_device(&**device, path, device.len_bytes(), !options.keeps_blocks)?;
+            let mut goes_on = |bytes| watch.advance(bytes).is_ok();
+            let replaced =
+                engine.replace_device(DevId(id), path, device, prefer_mirrors, &mut goes_on);
+            if watch.is_cancelled() {
+                return Err(Cancelled.into());
+            }
+            let counts = replaced?;
+            Ok(Replaced {
+                copied_bytes: counts.copied_bytes,
+                uncorrectable: counts.uncorrectable,
+            })
+        };
+        replace().naming("replace a device by", path)
     }
 
     /// Returns the id of the first missing device, for [`Volume::remove_device`].

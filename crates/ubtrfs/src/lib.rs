@@ -267,8 +267,8 @@ pub use checking::{
     CHECK_OPTIONS, CheckFault, CheckFigures, CheckIssue, CheckPlace, CheckReport, Checker,
     MakerMark, OpenCheck, Severity,
 };
-pub use devices::NewDevice;
 pub use copies::{COPY_OPTIONS, CopyOptions};
+pub use devices::{NewDevice, Replaced};
 pub use dir::{Dir, SubvolumePlace};
 pub use dir_builder::DirBuilder;
 pub use discarding::{DiscardLimits, TrimOptions};

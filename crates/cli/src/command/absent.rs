@@ -6,9 +6,8 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Groups with their missing commands. The first entry is for commands outside a group.
-const ABSENT: [(&str, &[&str]); 5] = [
-    ("", &["balance", "qgroup", "quota", "replace", "restore"]),
-    ("device", &["replace"]),
+const ABSENT: [(&str, &[&str]); 4] = [
+    ("", &["balance", "qgroup", "quota", "restore"]),
     ("filesystem", &["balance", "defragment", "mkswapfile"]),
     ("inspect-internal", &["map-swapfile"]),
     (

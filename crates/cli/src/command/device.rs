@@ -2,11 +2,12 @@
 
 mod add;
 mod ready;
-pub(crate) mod remove;
+mod remove;
 mod scan;
 mod stats;
 mod usage;
 
+use super::replace::Replace;
 use crate::presentation::console::Console;
 use crate::volume_access::ioctls::ByIoctls;
 
@@ -22,6 +23,7 @@ pub(crate) struct Device {
 enum DeviceCommand {
     Add(add::Add),
     Ready(ready::Ready),
+    Replace(Replace),
     #[command(visible_alias = "delete")]
     Remove(remove::Remove),
     Scan(scan::Scan),
@@ -31,16 +33,18 @@ enum DeviceCommand {
 
 impl Device {
     pub(crate) fn knows_json(&self) -> bool {
-        matches!(
-            self.command,
-            DeviceCommand::Stats(_) | DeviceCommand::Usage(_)
-        )
+        match &self.command {
+            DeviceCommand::Stats(_) | DeviceCommand::Usage(_) => true,
+            DeviceCommand::Replace(group) => group.knows_json(),
+            _ => false,
+        }
     }
 
     pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
         match &self.command {
             DeviceCommand::Add(command) => Some(command),
             DeviceCommand::Remove(command) => Some(command),
+            DeviceCommand::Replace(group) => group.by_ioctls(),
             DeviceCommand::Stats(command) => Some(command),
             DeviceCommand::Usage(command) => Some(command),
             _ => None,
@@ -52,6 +56,7 @@ impl Device {
             DeviceCommand::Add(command) => command.run(console),
             DeviceCommand::Ready(command) => command.run(),
             DeviceCommand::Remove(command) => command.run(console),
+            DeviceCommand::Replace(group) => group.run(console),
             DeviceCommand::Scan(command) => command.run(console),
             DeviceCommand::Stats(command) => command.run(console),
             DeviceCommand::Usage(command) => command.run(console),

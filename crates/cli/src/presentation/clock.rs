@@ -65,6 +65,11 @@ pub(crate) fn short(time: SystemTime, now: Timestamp) -> String {
     strftime(time, if recent { "%b %e %H:%M" } else { "%b %e  %Y" })
 }
 
+/// Formats a time as "21.Nov 20:24:10".
+pub(crate) fn day_and_time(time: SystemTime) -> String {
+    strftime(time, "%d.%b %H:%M:%S")
+}
+
 /// Formats a time as "2026-11-21 20:24:10.111414786 +0000".
 pub(crate) fn full(time: SystemTime) -> String {
     strftime(time, "%Y-%m-%d %H:%M:%S.%9f %z")

@@ -33,6 +33,7 @@ pub(crate) const COPY_PROGRESS: &str = "{spinner} {binary_bytes} {binary_bytes_p
 /// The progress of a removal. The message is the file.
 pub(crate) const REMOVAL_PROGRESS: &str = "{spinner} {human_pos} removed {wide_msg}";
 /// The progress of a trim.
+pub(crate) const REPLACE_PROGRESS: &str = "{spinner} {binary_bytes} copied {binary_bytes_per_sec}";
 pub(crate) const TRIM_PROGRESS: &str = "{spinner} {binary_bytes} trimmed {binary_bytes_per_sec}";
 /// The progress of moving block groups away.
 pub(crate) const MOVING_PROGRESS: &str = "{spinner} {binary_bytes} moved {binary_bytes_per_sec}";

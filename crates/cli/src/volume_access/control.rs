@@ -57,12 +57,13 @@ const SEND: &str = "send";
 const BY_IOCTLS: &str = "scrub";
 
 /// Groups of commands, and single commands, that work on a path in a mount.
-pub(crate) const GROUPS: [&str; 7] = [
+pub(crate) const GROUPS: [&str; 8] = [
     "device",
     "filesystem",
     "inspect-internal",
     "property",
     RECEIVE,
+    "replace",
     SEND,
     "subvolume",
 ];

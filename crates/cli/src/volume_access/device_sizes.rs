@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use ubtrfs::Volume;
 
 use crate::presentation::quoting::Escaped;
+use crate::volume_access::changes::is_same_file;
 use crate::volume_access::ioctls::{Asked, text};
 
 #[derive(Clone, Debug)]
@@ -54,6 +55,14 @@ impl DeviceSizes {
             }
         });
         Ok(sizes.collect())
+    }
+
+    /// Returns the devid of the device with this path.
+    pub(crate) fn named(devices: &[DeviceSizes], path: &Path) -> Option<u64> {
+        let has_path = |known: &Path| is_same_file(known, path);
+        let mut devices = devices.iter();
+        let found = devices.find(|device| device.path.as_deref().is_some_and(has_path));
+        found.map(|device| device.devid)
     }
 
     pub(crate) fn is_missing(&self) -> bool {

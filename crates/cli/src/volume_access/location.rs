@@ -105,6 +105,14 @@ impl Location {
         self.image.as_path()
     }
 
+    /// Returns the image, or the path in a mount, for messages on the whole volume.
+    pub(crate) fn shown_volume(&self) -> String {
+        match &self.session {
+            Some(_) => self.to_string(),
+            None => Escaped::of(self.image.as_path()).to_string(),
+        }
+    }
+
     pub(crate) fn session(&self) -> Option<&Arc<Session>> {
         self.session.as_ref()
     }

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParserFactory};
-use ubtrfs::{DeviceAccess, FileDevice};
+use rustix::io::Errno;
+use ubtrfs::{DeviceAccess, FileDevice, Volume};
 
 use crate::presentation::console::Console;
+use crate::volume_access::location::is_same_file;
 use crate::volume_access::reason::Reasoned;
 
 /// The path or the devid of a device. A relative path is one of the user's directory, also if the server of a mount
@@ -43,6 +45,17 @@ impl ValueParserFactory for DeviceArgument {
 
     fn value_parser() -> Self::Parser {
         OsStringValueParser::new().map(|argument| DeviceArgument(argument.into()))
+    }
+}
+
+/// Returns the devid of a device of the volume.
+pub(crate) fn devid_of(volume: &Volume, device: &DeviceArgument) -> anyhow::Result<u64> {
+    let devices = volume.devices().into_iter();
+    let mut own = devices.filter_map(|known| Some((known.path?, known.id)));
+    match own.find(|(path, _)| is_same_file(path, &device.0)) {
+        Some((_, devid)) => Ok(devid),
+        None if device.0.exists() => bail!("it is no device of the volume"),
+        None => Err(Errno::NOENT.into()),
     }
 }
 

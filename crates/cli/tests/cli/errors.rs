@@ -576,12 +576,10 @@ fn commands_that_only_btrfs_progs_has_are_refused_by_name() {
         ("bal status -v /", "balance"),
         ("qgroup show /", "qgroup"),
         ("quota enable /", "quota"),
-        ("replace start a b /", "replace"),
         ("rescue super-recover x", "rescue super-recover"),
         ("resc chunk-rec x", "rescue chunk-recover"),
         ("rescue clear-space-cache v1 x", "rescue clear-space-cache"),
         ("restore x /", "restore"),
-        ("device replace start a b /", "device replace"),
         ("filesystem defragment -r /", "filesystem defragment"),
         ("filesystem mkswapfile x", "filesystem mkswapfile"),
         (

@@ -52,6 +52,8 @@ pub(super) struct DeviceErrors {
     is_unsaved: AtomicBool,
     /// Whether the superblock was older than the volume's when the pool was opened.
     is_stale: AtomicBool,
+    /// Whether the device is read last on request.
+    is_read_last: AtomicBool,
     /// Whether data without checksums was written since the start of the last flush.
     has_unflushed_unsummed: AtomicBool,
     /// Whether a write failed since the start of the last flush. The other copies of its data are not durable yet.
@@ -66,9 +68,20 @@ impl DeviceErrors {
         is_told(count)
     }
 
+    /// Makes the counts of a new device 0, also in the saved items.
+    pub(super) fn start_at_zero(&self) {
+        self.has_saved.store(true, Ordering::Release);
+        self.is_unsaved.store(true, Ordering::Release);
+    }
+
     /// Sets whether the device's superblock is older than the volume's.
     pub(super) fn set_stale(&self, is_stale: bool) {
         self.is_stale.store(is_stale, Ordering::Release);
+    }
+
+    /// Sets whether the device is read only where no other mirror is good.
+    fn set_read_last(&self, is_last: bool) {
+        self.is_read_last.store(is_last, Ordering::Release);
     }
 
     fn has(&self, kind: DeviceErrorKind) -> bool {
@@ -82,7 +95,8 @@ impl DeviceErrors {
     /// Returns whether the device may have older data than its mirrors.
     pub(super) fn missed_writes(&self) -> bool {
         let mut missed = DeviceErrorKind::MISSED.into_iter();
-        self.is_stale.load(Ordering::Acquire) || missed.any(|kind| self.has(kind))
+        let is_last = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        is_last(&self.is_stale) || is_last(&self.is_read_last) || missed.any(|kind| self.has(kind))
     }
 
     pub(super) fn note_failed_write(&self) {
@@ -136,6 +150,13 @@ impl Pool {
             count.fetch_add(added, Ordering::AcqRel);
         }
         device.errors.is_unsaved.store(true, Ordering::Release);
+    }
+
+    /// Sets whether a device is read only where no other mirror is good.
+    pub fn read_last(&self, devid: DevId, is_last: bool) {
+        if let Some(device) = self.devices.load().get(&devid) {
+            device.errors.set_read_last(is_last);
+        }
     }
 
     /// Adds the saved counts after the chunk tree was read. Marks devices that are behind the volume as stale

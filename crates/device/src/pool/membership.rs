@@ -39,6 +39,7 @@ impl Pool {
             is_named: true,
             present: Some(present),
             errors: Arc::default(),
+            replacement: None,
         };
         self.change_table(|table| {
             table.insert(devid, Arc::new(device));
@@ -53,7 +54,7 @@ impl Pool {
         });
     }
 
-    fn change_table(&self, change: impl FnOnce(&mut DeviceTable)) {
+    pub(super) fn change_table(&self, change: impl FnOnce(&mut DeviceTable)) {
         // The lock of the seeds orders all changes of the table.
         let _seeds = self.seeds.lock();
         let mut table = DeviceTable::clone(&self.devices.load());

@@ -12,8 +12,9 @@
 //! Not here: profiles with parity, which are read-only; the contents of superblocks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_format::item::DevItem;
@@ -21,7 +22,7 @@ use ubtrfs_format::superblock::Superblock;
 
 use super::device_errors::DeviceErrorKind;
 use super::{Pool, PoolDevice};
-use crate::block_device::DeviceWrite;
+use crate::block_device::{BlockDevice, DeviceWrite};
 use crate::error::DeviceError;
 use crate::nonblocking;
 use crate::superblock::{Copies, write_superblock_copies};
@@ -93,18 +94,22 @@ impl Pool {
     ///
     /// Errors: no chunk at the address, a profile with parity, or more failed copies than the profile tolerates.
     pub fn write(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
+        // REPLACE-2: before the plan, which names the replacements.
+        let _writing = self.writes.read();
         self.write_planned(self.plan_writes(writes)?, Failures::Tolerated)
     }
 
     /// Writes like [`Pool::write`], but a failed copy on a present device is an error. The other copies are written
     /// nevertheless.
     pub fn write_all_copies(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
+        let _writing = self.writes.read();
         self.write_planned(self.plan_writes(writes)?, Failures::Refused)
     }
 
     /// Writes data without checksums like [`Pool::write_all_copies`], because old and new copies would be
     /// indistinguishable. A failed flush is an error then, too (MISSED-2).
     pub fn write_unsummed(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
+        let _writing = self.writes.read();
         let plan = self.plan_writes(writes)?;
         let devices = plan
             .by_device
@@ -149,9 +154,22 @@ impl Pool {
                 .iter()
                 .map(|write| DeviceWrite::new(write.offset, write.buf))
                 .collect();
-            if let Some(block) = device.block() {
-                block.write_batch(&mut requests);
+            if let Some(replacement) = &device.replacement {
+                let writes = planned.iter();
+                let mut repeated: Vec<_> = writes
+                    .map(|write| DeviceWrite::new(write.offset, write.buf))
+                    .collect();
+                replacement.write(&mut repeated);
             }
+            let Some(block) = device.block() else {
+                for write in &planned {
+                    count_failure(&mut failures, write, || DeviceError::NoCopy {
+                        logical: write.logical,
+                    })?;
+                }
+                continue;
+            };
+            block.write_batch(&mut requests);
             for (request, write) in requests.into_iter().zip(&planned) {
                 let Err(source) = request.result else {
                     self.count_written(write.buf.len() as u64);
@@ -211,9 +229,9 @@ impl Pool {
                 let mut from = 0usize;
                 for (number, piece) in chunk.pieces(within, len, mirror).enumerate() {
                     let stripe = &chunk.stripes()[piece.stripe];
-                    let device = table.get(&piece.devid).filter(|device| {
-                        device.uuid == stripe.dev_uuid && device.present.is_some()
-                    });
+                    let device = table
+                        .get(&piece.devid)
+                        .filter(|device| device.uuid == stripe.dev_uuid && device.takes_writes());
                     let part = &rest[from..from + piece.len as usize];
                     from += part.len();
                     // All copies of a piece have the same number, so that their failures are counted together.
@@ -283,6 +301,12 @@ impl Pool {
             // This flush may lose other copies of the data of a failed write.
             if device.errors.take_failed_write() {
                 lost.insert(devid);
+            }
+            if let Some(replacement) = &device.replacement
+                && !self.options.skips_flushes
+                && let Err(error) = replacement.block.flush()
+            {
+                replacement.fail(&error);
             }
             let (Some(block), Some(path)) = (device.block(), device.path()) else {
                 continue;
@@ -366,29 +390,26 @@ impl Pool {
     fn write_joining(&self, superblock: &Superblock) -> Result<BTreeSet<DevId>, DeviceError> {
         let mut joined = BTreeSet::new();
         for device in self.devices.load().values() {
-            let (Some(present), Some(item)) = (&device.present, device.item) else {
+            let (Some(item), Some(place)) = (device.item, device.joining()) else {
                 continue;
             };
-            if present.has_superblock.load(Ordering::Acquire) {
-                continue;
-            }
             let own = Superblock {
                 dev_item: item,
                 ..superblock.clone()
             };
-            let written =
-                write_superblock_copies(&*present.block, &present.path, &own, Copies::First);
+            let (block, path) = (&**place.block, place.path);
+            let written = write_superblock_copies(block, path, &own, Copies::First);
             self.count_written(written.len_bytes);
             if let Some(error) = written.error {
                 return Err(error);
             }
             if !self.options.skips_flushes {
-                present.block.flush().map_err(|source| DeviceError::Flush {
-                    path: present.path.clone(),
+                block.flush().map_err(|source| DeviceError::Flush {
+                    path: path.to_owned(),
                     source,
                 })?;
             }
-            present.has_superblock.store(true, Ordering::Release);
+            place.has_superblock.store(true, Ordering::Release);
             joined.insert(device.devid);
         }
         Ok(joined)
@@ -430,12 +451,11 @@ impl Pool {
         let mut is_first = true;
         let mut failed = FailedDevices::default();
         for device in self.devices.load().values() {
-            let (Some(block), Some(path), Some(item)) =
-                (device.block(), device.path(), device.item)
-            else {
+            let (Some(place), Some(item)) = (device.superblock_place(), device.item) else {
                 continue;
             };
-            if !device.is_target(superblock) || written.contains(&device.devid) {
+            let (block, path) = (place.block, place.path);
+            if !device.is_own(superblock) || written.contains(&device.devid) {
                 continue;
             }
             if !is_first {
@@ -467,11 +487,43 @@ impl Pool {
 }
 
 impl PoolDevice {
-    /// Returns whether the device is present and stores superblocks of the volume. Foreign devices and seeds are not
-    /// modified.
+    /// Returns whether superblocks of the volume are written to the device or its replacement. Foreign devices and seeds
+    /// are not modified.
     fn is_target(&self, superblock: &Superblock) -> bool {
-        self.present.is_some() && self.is_own(superblock)
+        self.superblock_place().is_some() && self.is_own(superblock)
     }
+
+    /// Returns the place of the device's superblocks: itself, or a replacement that is complete.
+    fn superblock_place(&self) -> Option<SuperblockPlace<'_>> {
+        if let Some(replacement) = &self.replacement
+            && replacement.takes_superblocks()
+        {
+            return Some(SuperblockPlace {
+                block: &replacement.block,
+                path: &replacement.path,
+                has_superblock: &replacement.has_superblock,
+            });
+        }
+        let present = self.present.as_ref()?;
+        Some(SuperblockPlace {
+            block: &present.block,
+            path: &present.path,
+            has_superblock: &present.has_superblock,
+        })
+    }
+
+    /// Returns the place of the first superblock of a device that joins the volume.
+    fn joining(&self) -> Option<SuperblockPlace<'_>> {
+        let place = self.superblock_place()?;
+        (!place.has_superblock.load(Ordering::Acquire)).then_some(place)
+    }
+}
+
+/// Where the superblocks of a device are written.
+struct SuperblockPlace<'a> {
+    block: &'a Arc<dyn BlockDevice>,
+    path: &'a Path,
+    has_superblock: &'a AtomicBool,
 }
 
 fn count_failure(

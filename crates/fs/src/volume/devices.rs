@@ -16,7 +16,7 @@ use ubtrfs_device::{BlockDevice, DeviceError, DeviceInfo, STRIPE_LEN, nonblockin
 use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_format::item::DevItem;
 use ubtrfs_storage::space::{DeviceChange, new_device_item};
-use ubtrfs_storage::{DeviceSetError, RelocationOptions, TransactionManager};
+use ubtrfs_storage::{DeviceSetError, RelocationOptions, ReplaceCounts, TransactionManager};
 
 use super::Volume;
 use crate::error::Result;
@@ -123,6 +123,45 @@ impl Volume {
             tracing::warn!(%path, %error, "the superblocks of the removed device could not be erased");
         }
         Ok(())
+    }
+
+    /// Replaces a device, present or missing, by an empty one of at least its size. Other operations continue.
+    ///
+    /// `prefer_mirrors`: the device is read only where no other mirror is good. `keep_going` gets the number of bytes
+    /// copied since its last call. If it returns false, the device stays.
+    ///
+    /// Errors:
+    /// - a read-only volume; another change of the devices is in progress;
+    /// - no such device, or the new one is smaller; it cannot be written;
+    /// - `keep_going` ended it; as `sync`.
+    pub fn replace_device(
+        &self,
+        devid: DevId,
+        path: &Path,
+        block: &Arc<dyn BlockDevice>,
+        prefer_mirrors: bool,
+        keep_going: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<ReplaceCounts> {
+        let manager = self.device_changes()?;
+        let _turn = manager.exclusive.begin()?;
+        let wanted = self.own_item(manager, devid)?.total_bytes.get();
+        let len_bytes = block.len_bytes();
+        if len_bytes < wanted {
+            return Err(DeviceSetError::TargetTooSmall { len_bytes, wanted }.into());
+        }
+        let pool = self.roots.pool();
+        let member = pool.present_device(devid);
+        pool.read_last(devid, prefer_mirrors);
+        let replaced = manager.replace_device(devid, path, block, keep_going);
+        let counts = replaced.inspect_err(|_| pool.read_last(devid, false))?;
+        // Only now: until the commit, the volume needs the device.
+        if let Some(member) = member
+            && let Err(error) = member.erase_superblocks()
+        {
+            let path = member.path.display();
+            tracing::warn!(%path, %error, "the superblocks of the replaced device could not be erased");
+        }
+        Ok(counts)
     }
 
     /// Returns the first missing device.

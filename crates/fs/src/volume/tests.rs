@@ -1,6 +1,7 @@
 //! Transactions through the whole volume, some with raw edits. The kernel's tools check the committed state.
 
 mod commit;
+mod devices;
 mod discard;
 mod earlier_roots;
 mod full_metadata;

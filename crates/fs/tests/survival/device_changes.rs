@@ -29,7 +29,7 @@ fn contents(number: u8) -> Vec<u8> {
         .collect()
 }
 
-fn write(volume: &Volume, number: u8) {
+pub(crate) fn write(volume: &Volume, number: u8) {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let name = format!("file {number}");
     let file = volume
@@ -40,7 +40,7 @@ fn write(volume: &Volume, number: u8) {
 }
 
 /// Returns the number of files, after reading each of them.
-fn read(volume: &Volume) -> Result<u8, String> {
+pub(crate) fn read(volume: &Volume) -> Result<u8, String> {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     for number in 0.. {
         let name = format!("file {number}");
@@ -58,7 +58,7 @@ fn read(volume: &Volume) -> Result<u8, String> {
     unreachable!("a volume has fewer files")
 }
 
-fn has_superblock(device: &Arc<dyn BlockDevice>) -> bool {
+pub(crate) fn has_superblock(device: &Arc<dyn BlockDevice>) -> bool {
     SUPERBLOCK_OFFSETS.iter().any(|offset| {
         let mut magic = [0; MAGIC.len()];
         device.read_at(&mut magic, offset + MAGIC_AT).is_ok() && magic == MAGIC
@@ -66,7 +66,7 @@ fn has_superblock(device: &Arc<dyn BlockDevice>) -> bool {
 }
 
 /// Returns the devices with a superblock of the same volume as the first one.
-fn of_volume(devices: &Devices) -> Devices {
+pub(crate) fn of_volume(devices: &Devices) -> Devices {
     let fsid = |device: &Arc<dyn BlockDevice>| {
         let found = DeviceSuperblocks::read(&**device);
         let first = found.require(&**device, Path::new("device"), CopyChoice::First);

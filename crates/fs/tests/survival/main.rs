@@ -12,6 +12,7 @@ mod io_faults;
 mod mirror_repair;
 mod panics;
 mod power_cut;
+mod replacement;
 mod scripts;
 #[path = "../scripts/shown.rs"]
 mod shown;

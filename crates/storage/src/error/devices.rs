@@ -1,7 +1,5 @@
 //! Reasons why the set of devices of a volume cannot be changed.
 
-use std::path::PathBuf;
-
 use rustix::io::Errno;
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::ids::{DevId, Logical};
@@ -13,10 +11,6 @@ const NAMED_GROUPS: usize = 4;
 pub enum DeviceSetError {
     #[error("no device {0}")]
     NoSuchDevice(DevId),
-    #[error("{} is no device of the volume", .0.display())]
-    NotAMember(PathBuf),
-    #[error("{} is a device of the volume already", .0.display())]
-    IsMember(PathBuf),
     #[error("device {0} is missing")]
     Missing(DevId),
     #[error("device {0} is of a seed volume, which is only read")]
@@ -35,6 +29,10 @@ pub enum DeviceSetError {
     TooSmall(u64),
     #[error("no enough free space")]
     BeyondDevice { devid: DevId, len_bytes: u64 },
+    #[error("the device has {len_bytes} bytes, the one to replace {wanted}")]
+    TargetTooSmall { len_bytes: u64, wanted: u64 },
+    #[error("the replacement was ended")]
+    Ended,
     /// Another change of the devices is in progress.
     #[error("add/delete/balance/replace/resize operation in progress")]
     InProgress,
@@ -45,12 +43,13 @@ impl DeviceSetError {
     pub fn errno(&self) -> Errno {
         match self {
             DeviceSetError::NoSuchDevice(_) | DeviceSetError::Missing(_) => Errno::NODEV,
-            DeviceSetError::NoneMissing | DeviceSetError::NotAMember(_) => Errno::NOENT,
-            DeviceSetError::IsMember(_) => Errno::EXIST,
+            DeviceSetError::NoneMissing => Errno::NOENT,
             DeviceSetError::OfSeed(_) => Errno::ROFS,
             DeviceSetError::OnlyDevice
             | DeviceSetError::BelowMinimum(_)
+            | DeviceSetError::TargetTooSmall { .. }
             | DeviceSetError::TooSmall(_) => Errno::INVAL,
+            DeviceSetError::Ended => Errno::CANCELED,
             DeviceSetError::InTheWay { .. } => Errno::NOSPC,
             DeviceSetError::BeyondDevice { .. } => Errno::FBIG,
             DeviceSetError::InProgress => Errno::BUSY,

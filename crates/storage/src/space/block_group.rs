@@ -28,6 +28,7 @@ use super::free_space::{ExtentRequest, FreeSpace, FreeSpaceError};
 use super::nocow_writers::NocowWriters;
 use super::space_info::{SpaceInfo, replace};
 use crate::error::Error;
+use crate::range_set::RangeSet;
 use trim::TrimState;
 
 pub use trim::TrimRegion;
@@ -335,6 +336,25 @@ impl BlockGroup {
         }
         self.recount(&mut state);
         taken.map(|(found, _)| found)
+    }
+
+    /// Returns the ranges that are neither free nor for superblocks.
+    pub(super) fn ranges_in_use(&self, source: &dyn FreeSpaceSource) -> Vec<Range<u64>> {
+        let mut state = self.state.lock();
+        self.load(&mut state, source);
+        let mut used = RangeSet::default();
+        used.add(self.start.0..self.end().0);
+        if let Free::Loaded(free) = &state.free {
+            let mut at = self.start.0;
+            while let Some((start, len)) = free.next_run(at, 1) {
+                used.remove(start..start + len);
+                at = start + len;
+            }
+        }
+        for range in &self.superblocks {
+            used.remove(range.clone());
+        }
+        used.iter().collect()
     }
 
     fn load(&self, state: &mut GroupState, source: &dyn FreeSpaceSource) {

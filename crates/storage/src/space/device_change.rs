@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, Pool};
 use ubtrfs_format::ids::{DevId, objectid};
-use ubtrfs_format::item::DevItem;
+use ubtrfs_format::item::{DevItem, DevReplaceItem};
 use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::IntoBytes;
 
@@ -24,6 +24,8 @@ pub enum DeviceChange {
     Resize { devid: DevId, total_bytes: u64 },
     /// A device without chunks leaves.
     Remove { devid: DevId },
+    /// The replacement of a device is complete, and takes its place.
+    Replace { devid: DevId, item: DevReplaceItem },
 }
 
 /// A changed item of the chunk tree. None deletes it.
@@ -31,8 +33,11 @@ pub(crate) type ChangedItem = (Key, Option<Vec<u8>>);
 
 impl Space {
     /// Makes a change of the devices in the set and in the pool, for the running commit (MEMBER-1). Returns the changed
-    /// item of the chunk tree.
-    pub(crate) fn change_devices(&self, change: &DeviceChange) -> Result<ChangedItem, SpaceError> {
+    /// item of the chunk tree, if any.
+    pub(crate) fn change_devices(
+        &self,
+        change: &DeviceChange,
+    ) -> Result<Option<ChangedItem>, SpaceError> {
         let mut chunks = self.chunks.lock();
         let devices = &mut chunks.devices;
         let changed = match change {
@@ -51,9 +56,13 @@ impl Space {
                 self.pool.detach(*devid);
                 (key_of(*devid), None)
             }
+            DeviceChange::Replace { devid, .. } => {
+                self.pool.prefer_replacement(*devid)?;
+                return Ok(None);
+            }
         };
         self.update_forecasts(&chunks);
-        Ok(changed)
+        Ok(Some(changed))
     }
 
     /// Returns the device items as of the last commit or later.

@@ -148,6 +148,27 @@ impl DeviceSet {
         item
     }
 
+    /// Makes a device usable that was missing. `extents` are its extents in use.
+    pub(super) fn note_present(&mut self, devid: DevId, extents: &[UsedExtent]) {
+        let Some(item) = self.items.get(&devid) else {
+            return;
+        };
+        if self.holes.iter().any(|device| device.devid == devid) {
+            return;
+        }
+        let at = self.holes.partition_point(|device| device.devid < devid);
+        let used = extents.iter().map(|&(_, physical, len)| (physical, len));
+        self.holes.insert(
+            at,
+            DeviceHoles::new(DeviceSpace {
+                devid,
+                uuid: item.uuid,
+                total_bytes: item.total_bytes.get(),
+                extents: used.collect(),
+            }),
+        );
+    }
+
     /// Sets the size of a device, and returns its item.
     pub(super) fn resize(
         &mut self,

@@ -6,10 +6,13 @@
 //!
 //! Not here: moving the contents of block groups, the device items (`device_set`).
 
+use std::ops::Range;
+
 use ubtrfs_format::block_group_flags::BlockGroupType;
 use ubtrfs_format::ids::{DevId, Logical};
 
-use super::{Space, SpaceError};
+use super::block_group::BlockGroup;
+use super::{Space, SpaceError, UsedExtent};
 
 impl Space {
     /// Closes the space of a device from `offset` on, and returns the block groups that have stripes there.
@@ -41,6 +44,26 @@ impl Space {
     pub fn open_device(&self, devid: DevId) {
         let mut chunks = self.chunks.lock();
         chunks.devices.open(devid);
+        self.update_forecasts(&chunks);
+    }
+
+    /// Returns the ranges of a block group that are neither free nor for superblocks.
+    pub(crate) fn ranges_in_use(&self, group: &BlockGroup) -> Vec<Range<u64>> {
+        group.ranges_in_use(&*self.source)
+    }
+
+    /// Allows chunks on a device that was missing, and has been replaced.
+    pub(crate) fn note_present(&self, devid: DevId) {
+        let chunks = self.pool.chunk_map().all();
+        let extents: Vec<UsedExtent> = chunks
+            .iter()
+            .flat_map(|chunk| {
+                let own = chunk.stripes().iter().filter(|s| s.devid == devid);
+                own.map(|stripe| (devid, stripe.physical, chunk.stripe_bytes()))
+            })
+            .collect();
+        let mut chunks = self.chunks.lock();
+        chunks.devices.note_present(devid, &extents);
         self.update_forecasts(&chunks);
     }
 

@@ -11,6 +11,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::commit::free_by_extents;
 use super::manager::TransactionManager;
+use super::replace::refuse_unfinished;
 use super::reservation::EditEstimate;
 use crate::discard::DiscardOptions;
 use crate::error::Result;
@@ -52,6 +53,7 @@ impl TransactionManager {
         roots.refuse_marked_roots()?;
         roots.refuse_parity()?;
         roots.refuse_moved_roots()?;
+        refuse_unfinished(roots)?;
         let manager = TransactionManager::new(
             Arc::clone(roots),
             options.delta_bytes,

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use ubtrfs::{BlockDevice, FileDevice, NewDevice, Volume};
 use ubtrfs_fuse::caller::administer_mount;
 
@@ -101,6 +101,9 @@ impl ByIoctls for Add {
         let asked = Asked::open(&self.location)?;
         for DeviceArgument(path) in &self.new {
             let added = open_new_device(path, self.force, console).and_then(|device| {
+                if !device.is_block() {
+                    bail!("{} is not a block device", path.display());
+                }
                 self.announce(path, &device, console)?;
                 device.erase(!self.nodiscard).reason()?;
                 // The kernel opens it exclusively.

@@ -1,15 +1,14 @@
 //! `ubtrfs device remove`: removes devices from a volume.
 
-use anyhow::{Context, bail};
-use rustix::io::Errno;
+use anyhow::Context;
 use ubtrfs::Volume;
 use ubtrfs_fuse::caller::administer_mount;
 
 use crate::presentation::console::{Console, MOVING_PROGRESS};
 use crate::volume_access::changes::Changes;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
-use crate::volume_access::location::{DeviceOptions, Location, VolumeOptions, is_same_file};
-use crate::volume_access::new_device::DeviceArgument;
+use crate::volume_access::location::{DeviceOptions, Location, VolumeOptions};
+use crate::volume_access::new_device::{DeviceArgument, devid_of};
 use crate::volume_access::reason::Reasoned;
 
 /// The word for the first device that is missing.
@@ -77,17 +76,6 @@ fn remove(volume: &Volume, device: &DeviceArgument, console: &mut Console) -> an
         volume.remove_device(devid, progress)
     });
     Ok(removed.reason()?)
-}
-
-/// Returns the devid of a device of the volume.
-pub(crate) fn devid_of(volume: &Volume, device: &DeviceArgument) -> anyhow::Result<u64> {
-    let devices = volume.devices().into_iter();
-    let mut own = devices.filter_map(|known| Some((known.path?, known.id)));
-    match own.find(|(path, _)| is_same_file(path, &device.0)) {
-        Some((_, devid)) => Ok(devid),
-        None if device.0.exists() => bail!("it is no device of the volume"),
-        None => Err(Errno::NOENT.into()),
-    }
 }
 
 fn failure(device: &DeviceArgument) -> String {

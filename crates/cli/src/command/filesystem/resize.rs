@@ -9,7 +9,6 @@ use ubtrfs_fuse::caller::administer_mount;
 
 use crate::presentation::console::{Console, MOVING_PROGRESS};
 use crate::presentation::json;
-use crate::presentation::quoting::Escaped;
 use crate::presentation::size_suffix::parse_size;
 use crate::presentation::units::Units;
 use crate::volume_access::changes::Changes;
@@ -134,10 +133,7 @@ impl Resize {
     }
 
     fn failure(&self) -> String {
-        let shown = match self.location.session() {
-            Some(_) => self.location.to_string(),
-            None => Escaped::of(self.location.image.as_path()).to_string(),
-        };
+        let shown = self.location.shown_volume();
         format!("unable to resize '{shown}'")
     }
 }

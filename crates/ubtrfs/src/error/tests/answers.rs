@@ -23,8 +23,8 @@ use ubtrfs_format::superblock::SuperblockError;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fs::rights::Refused;
 use ubtrfs_fs::{
-    BlockGroupType, BuildError, CorruptItem, Error as EngineError, ExtentShape, RefError, RefKey,
-    SpaceError, TreeError,
+    BlockGroupType, BuildError, CorruptItem, DeviceSetError, Error as EngineError, ExtentShape,
+    RefError, RefKey, SpaceError, TreeError,
 };
 use ubtrfs_maintenance::ScrubError;
 use ubtrfs_mkfs::{ArchiveError, FillError, MkfsError};
@@ -155,7 +155,7 @@ answers!(engine, EngineError, Cause::Engine, {
     DataRead: EngineError::DataRead { file: FILE, offset: 0, source: unread(AttemptProblem::Content) } => IO, Kind::InvalidData;
     CsumMissing: EngineError::CsumMissing { file: FILE, offset: 0, logical: AT } => IO, Kind::InvalidData;
     Decompress: EngineError::Decompress { file: FILE, offset: 0, source: CodecError::Zlib } => IO, Kind::InvalidData;
-} nested Device, Tree, Ref, Space);
+} nested Device, DeviceSet, Tree, Ref, Space);
 
 fn engine_of(error: impl Into<EngineError>) -> Cause {
     Cause::Engine(error.into())
@@ -191,6 +191,21 @@ answers!(space, SpaceError, engine_of, {
     NoBlockGroup: SpaceError::NoBlockGroup { start: AT } => INVAL, Kind::InvalidInput;
     InUse: SpaceError::InUse { start: AT } => BUSY, Kind::ResourceBusy;
     Device: SpaceError::Device(DeviceError::NoDevice) => INVAL, Kind::InvalidInput;
+} nested DeviceSet);
+
+answers!(device_set, DeviceSetError, engine_of, {
+    NoSuchDevice: DeviceSetError::NoSuchDevice(DEVICE) => NODEV, Kind::Other;
+    Missing: DeviceSetError::Missing(DEVICE) => NODEV, Kind::Other;
+    OfSeed: DeviceSetError::OfSeed(DEVICE) => ROFS, Kind::ReadOnlyFilesystem;
+    NoneMissing: DeviceSetError::NoneMissing => NOENT, Kind::NotFound;
+    OnlyDevice: DeviceSetError::OnlyDevice => INVAL, Kind::InvalidInput;
+    BelowMinimum: DeviceSetError::BelowMinimum(Profile::Raid1) => INVAL, Kind::InvalidInput;
+    InTheWay: DeviceSetError::InTheWay { devid: DEVICE, groups: vec![AT] } => NOSPC, Kind::StorageFull;
+    TooSmall: DeviceSetError::TooSmall(1) => INVAL, Kind::InvalidInput;
+    BeyondDevice: DeviceSetError::BeyondDevice { devid: DEVICE, len_bytes: 1 } => FBIG, Kind::FileTooLarge;
+    TargetTooSmall: DeviceSetError::TargetTooSmall { len_bytes: 1, wanted: 2 } => INVAL, Kind::InvalidInput;
+    Ended: DeviceSetError::Ended => CANCELED, Kind::Other;
+    InProgress: DeviceSetError::InProgress => BUSY, Kind::ResourceBusy;
 });
 
 answers!(devices, DeviceError, engine_of, {
@@ -204,6 +219,8 @@ answers!(devices, DeviceError, engine_of, {
     Flush: DeviceError::Flush { path: path(), source: broken() } => PIPE, Kind::BrokenPipe;
     Discard: DeviceError::Discard { path: path(), offset: 0, len: 1, source: broken() } => PIPE, Kind::BrokenPipe;
     NoCopy: DeviceError::NoCopy { logical: AT } => ROFS, Kind::ReadOnlyFilesystem;
+    NoReplacement: DeviceError::NoReplacement { devid: DEVICE } => INVAL, Kind::InvalidInput;
+    ReplacementFailed: DeviceError::ReplacementFailed { path: path(), reason: String::new() } => IO, Kind::Other;
     ParityWrite: DeviceError::ParityWrite { logical: AT } => ROFS, Kind::ReadOnlyFilesystem;
     NotBtrfs: DeviceError::NotBtrfs { path: path(), holds: None } => INVAL, Kind::InvalidData;
     HoldsVolume: DeviceError::HoldsVolume { path: path() } => BUSY, Kind::ResourceBusy;
