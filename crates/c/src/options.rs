@@ -1,6 +1,7 @@
 //! Options for creating, opening and checking volumes. They are handles, so that later releases can add options.
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
+use std::mem;
 use std::path::PathBuf;
 
 use ubtrfs::{Builder, CHECK_OPTIONS, Checker, MKFS_OPTIONS, Mkfs, NamedOption, OPEN_OPTIONS};
@@ -173,7 +174,7 @@ static VOLUME: OptionRow<ubtrfs_check_options> = OptionRow::new(
     "Chooses the volume if the disks hold several, as for opening.",
     |check, value| {
         let name = value.to_str()?;
-        check.change(|checker| checker.volume(name));
+        check.checker = mem::take(&mut check.checker).volume(name);
         Some(())
     },
 );

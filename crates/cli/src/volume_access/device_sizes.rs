@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use ubtrfs::Volume;
 
 use crate::presentation::quoting::Escaped;
-use crate::volume_access::changes::is_same_file;
 use crate::volume_access::ioctls::{Asked, text};
+use crate::volume_access::location::is_same_file;
 
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceSizes {
