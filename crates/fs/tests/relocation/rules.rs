@@ -153,6 +153,10 @@ fn relocation_without_space_changes_nothing() {
         .unwrap_err();
     assert!(error.is_no_space(), "{error}");
     assert_eq!(used(&rig.volume), before);
+    // There is no room for another system chunk, which commits would need.
+    let system = rig.group(BlockGroupFlags::SYSTEM);
+    let refused = rig.volume.relocate(system, &small_batches(), &mut ());
+    assert!(refused.is_err_and(|error| error.is_no_space()));
     rig.check();
     // The group is open again.
     rig.volume.truncate(big, 0).unwrap();

@@ -114,24 +114,18 @@ impl Space {
         created: Option<Transid>,
     ) -> Result<u64, SpaceError> {
         // First ensure space for the chunk tree, which gets an item for the new chunk.
-        if kind != BlockGroupType::System {
-            self.ensure_system_space(chunks, created)?;
+        if kind != BlockGroupType::System && !self.has_system_room() {
+            self.make_chunk(chunks, BlockGroupType::System, created)?;
         }
         self.make_chunk(chunks, kind, created)
     }
 
-    /// Ensures that the chunk tree can be copied, and grow. No reservation counts its blocks.
-    pub(super) fn ensure_system_space(
-        &self,
-        chunks: &mut Chunks,
-        created: Option<Transid>,
-    ) -> Result<(), SpaceError> {
+    /// Returns whether the system groups have room for another copy of the chunk tree, with some more blocks.
+    pub(super) fn has_system_room(&self) -> bool {
         let system = self.info(BlockGroupType::System);
         let spare = SYSTEM_SPARE_BLOCKS * u64::from(self.params.nodesize);
-        if system.free_bytes() < system.used.load(Ordering::SeqCst).saturating_add(spare) {
-            self.make_chunk(chunks, BlockGroupType::System, created)?;
-        }
-        Ok(())
+        let used = system.used.load(Ordering::SeqCst);
+        system.free_bytes() >= used.saturating_add(spare)
     }
 
     fn make_chunk(

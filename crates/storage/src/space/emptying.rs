@@ -3,8 +3,8 @@
 //! This state is in memory only, like the kernel's read-only groups.
 //!
 //! Invariants
-//! - EMPTYING-1: a group is closed only if all reservations fit without it, with the help of new chunks. The chunk tree
-//!   has no reservations. It has space in other groups first.
+//! - EMPTYING-1: a group is closed only if all reservations fit without it, with the help of new chunks. A group of the
+//!   chunk tree is closed only if the others have room for the whole tree, because commits do not reserve it.
 //!
 //! Not here: moving the extents (`commit::relocate`).
 
@@ -50,17 +50,12 @@ impl Space {
         let emptying = EmptyingGroup { group };
         let kind = emptying.group.kind();
         let mut chunks = self.chunks.lock();
-        if kind == BlockGroupType::System {
-            self.ensure_system_space(&mut chunks, None)?;
-        }
         // EMPTYING-1. The group is subtracted before the check (SPACE-INFO-2).
-        while !self.fits_reservations_of(kind) {
+        while !self.fits_without(kind) {
             let grown = match kind {
-                BlockGroupType::Data => self.grow(&mut chunks, kind, None),
+                BlockGroupType::Data | BlockGroupType::System => self.grow(&mut chunks, kind, None),
                 // Reservations of metadata count the space of future chunks.
-                BlockGroupType::Metadata | BlockGroupType::System => {
-                    Err(SpaceError::NoSpace { kind, bytes: 0 })
-                }
+                BlockGroupType::Metadata => Err(SpaceError::NoSpace { kind, bytes: 0 }),
             };
             if let Err(error) = grown {
                 self.forget_unclaimed(&mut chunks);
@@ -68,5 +63,13 @@ impl Space {
             }
         }
         Ok(emptying)
+    }
+
+    /// Returns whether the open groups of a kind have enough space for all that needs it.
+    fn fits_without(&self, kind: BlockGroupType) -> bool {
+        match kind {
+            BlockGroupType::System => self.has_system_room(),
+            BlockGroupType::Data | BlockGroupType::Metadata => self.fits_reservations_of(kind),
+        }
     }
 }
