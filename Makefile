@@ -13,7 +13,7 @@ helperdir   := $(DESTDIR)$(HELPERDIR)
 helpers     := mount.ubtrfs mount.fuse.ubtrfs mount.fuseblk.ubtrfs \
                umount.fuse.ubtrfs umount.fuseblk.ubtrfs
 # Help texts name them.
-pages_for_users := $(addprefix docs/,backups.md check.md commands.md features.md image-builders.md mount.md recovery.md)
+pages_for_users := $(addprefix docs/,backups.md check.md commands.md features.md image-builders.md maintenance.md mount.md recovery.md)
 # The target of their links; packages set their own.
 HELPERLINK  ?= $(PREFIX)/bin/ubtrfs
 ZSHDIR      ?= $(PREFIX)/share/zsh/site-functions

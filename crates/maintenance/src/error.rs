@@ -37,7 +37,7 @@ impl ScrubError {
             ScrubError::Device(error) => error.errno(),
             ScrubError::Engine(error) => error.errno(),
             ScrubError::Thread(error) => errno_of(error),
-            ScrubError::NoDevice(_) => Errno::NODEV,
+            ScrubError::NoDevice(_) => Errno::NOENT,
             ScrubError::ReadOnly => Errno::ROFS,
         }
     }

@@ -213,7 +213,7 @@ impl OpenScrub {
     ///
     /// # Errors
     ///
-    /// There is no such device (`ENODEV`), or a device cannot be flushed.
+    /// There is no such device (`NotFound`), or a device cannot be flushed.
     pub fn run(self, progress: &mut dyn Progress) -> Result<ScrubReport> {
         let report = self.scrub.run(&self.options.scrub, progress);
         report.naming("scrub", &self.shown)
@@ -229,7 +229,7 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// - there is no such device (`ENODEV`)
+    /// - there is no such device (`NotFound`)
     /// - the volume is read-only and the scrub is not (`ReadOnlyFilesystem`)
     /// - the errors of [`Volume::sync`], by the commit at the end
     pub fn scrub(

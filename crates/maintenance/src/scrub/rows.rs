@@ -69,12 +69,11 @@ impl DevicePass<'_> {
             context: roots.node_store().context(),
         };
         let mut is_listed = true;
-        for number in 0..row.data {
+        for (number, member) in members.iter_mut().take(row.data).enumerate() {
             let logical = start + number as u64 * STRIPE_LEN;
             if logical >= end {
                 break;
             }
-            let member = &mut members[number];
             let mut strip = Strip::new(logical, STRIPE_LEN.min(end - logical), member.physical);
             if let Err(error) = strip.list(roots, &state, &extents, &mut member.counts) {
                 let place = (member.devid, logical, strip.len, strip.physical);
@@ -91,7 +90,13 @@ impl DevicePass<'_> {
         let mut read = 0;
         for member in &members {
             read += member.counts.data_bytes + member.counts.tree_bytes;
-            let physical = member.physical + STRIPE_LEN;
+            // The others have a place of their own, in stripes without parity.
+            let is_own = member.devid == self.devid;
+            let physical = if is_own {
+                member.physical + STRIPE_LEN
+            } else {
+                0
+            };
             shared.advance(member.devid, &member.counts, physical);
         }
         self.pace.wait(read, &shared.options.control);

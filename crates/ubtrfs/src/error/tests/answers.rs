@@ -310,7 +310,7 @@ answers!(archives, ArchiveError, |error| Cause::Fill(FillError::Archive(error)),
 answers!(scrubs, ScrubError, Cause::from, {
     Device: ScrubError::Device(DeviceError::NoDevice) => INVAL, Kind::InvalidInput;
     Engine: ScrubError::Engine(EngineError::NotFound) => NOENT, Kind::NotFound;
-    NoDevice: ScrubError::NoDevice(7) => NODEV, Kind::Other;
+    NoDevice: ScrubError::NoDevice(7) => NOENT, Kind::NotFound;
     Thread: ScrubError::Thread(broken()) => PIPE, Kind::BrokenPipe;
     ReadOnly: ScrubError::ReadOnly => ROFS, Kind::ReadOnlyFilesystem;
 });
