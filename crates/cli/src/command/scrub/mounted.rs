@@ -188,16 +188,17 @@ impl MountScrub {
     }
 }
 
-/// Returns the used and the allocated bytes of all copies.
+/// Returns the used and the allocated bytes of all copies. As in btrfs-progs, the used part of the global reserve counts
+/// once more.
 fn space(asked: &Asked) -> Result<(u64, u64), Errno> {
-    let infos = asked.spaces()?.infos.into_iter();
-    Ok(infos.fold((0, 0), |(used, total), info| {
-        let copies = info
-            .group
-            .profile
-            .map_or(1, |profile| profile.copies() as u64);
-        (used + info.used * copies, total + info.total * copies)
-    }))
+    let spaces = asked.spaces()?;
+    let (_, reserved) = spaces.reserve;
+    let sums = spaces.infos.iter().fold((reserved, 0), |sums, info| {
+        let profile = info.group.profile;
+        let copies = profile.map_or(1, |profile| profile.copies() as u64);
+        (sums.0 + info.used * copies, sums.1 + info.total * copies)
+    });
+    Ok(sums)
 }
 
 /// Adds the counts of a part and of the part before.
