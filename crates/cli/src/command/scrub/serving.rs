@@ -2,9 +2,11 @@
 //!
 //! It is the socket of btrfs-progs, so `btrfs scrub status` also sees scrubs of mounts that this command started.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,7 +35,8 @@ impl Serving {
         }
         // A socket that is left from a killed process accepts no connection.
         let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path)?;
+        let (short, _folder) = short_path(&path)?;
+        let listener = UnixListener::bind(short)?;
         let record = Arc::new(Mutex::new(record));
         let shared = Arc::clone(&record);
         let fsid = fsid.to_owned();
@@ -65,6 +68,16 @@ impl Drop for Serving {
     }
 }
 
+/// Returns a path of the socket that is short enough for an address. It is valid while its folder is open.
+fn short_path(path: &Path) -> io::Result<(PathBuf, File)> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let folder = File::open(folder)?;
+    let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
+    Ok((short.join(name), folder))
+}
+
 /// A scrub that is running in some process.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -75,7 +88,8 @@ pub(super) struct Running {
 impl Running {
     /// Returns the running scrub of a volume.
     pub(super) fn find(fsid: &str) -> Option<Running> {
-        let mut stream = UnixStream::connect(path("progress", fsid)).ok()?;
+        let (short, _folder) = short_path(&path("progress", fsid)).ok()?;
+        let mut stream = UnixStream::connect(short).ok()?;
         let pid = socket_peercred(&stream).ok().map(|peer| peer.pid);
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         let mut text = String::new();
