@@ -71,7 +71,7 @@ pub use new_device::empty_device;
 pub use overwrite::check_overwrite;
 pub use parity::{TooManyLost, parity, rebuild};
 pub use pool::{
-    CheckedRead, CopyRange, DeviceInfo, DiscardCounts, ErrorCounts, MemberDevice, Pool,
+    CheckedRead, CopyRange, DeviceInfo, DiscardCounts, ErrorCounts, GoodBlock, MemberDevice, Pool,
     PoolOptions, Reached,
 };
 pub use process::OpeningProcess;

@@ -52,8 +52,8 @@ pub use discard::DiscardCounts;
 pub use membership::MemberDevice;
 use mirror_repair::MirrorRepairs;
 use reading::ReadCounters;
-pub use replacement::CopyRange;
 use replacement::Replacement;
+pub use replacement::{CopyRange, GoodBlock};
 pub use write::Reached;
 
 #[cfg(test)]

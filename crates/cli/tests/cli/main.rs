@@ -12,6 +12,7 @@ mod copies;
 mod copies_in;
 mod copies_onto;
 mod crafted;
+mod device_changes;
 mod diffs;
 mod edits;
 mod errors;

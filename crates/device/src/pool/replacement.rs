@@ -62,6 +62,9 @@ impl Replacement {
     }
 }
 
+/// Verifies block `index` of a range.
+pub type GoodBlock<'a> = &'a mut dyn FnMut(usize, &[u8]) -> bool;
+
 /// A range to copy.
 #[derive(Debug)]
 pub struct CopyRange {
@@ -156,7 +159,7 @@ impl Pool {
     }
 
     /// Returns the replacement of a device, if no write to it has failed.
-    fn replacement_of(&self, devid: DevId) -> Result<Arc<Replacement>, DeviceError> {
+    pub(super) fn replacement_of(&self, devid: DevId) -> Result<Arc<Replacement>, DeviceError> {
         let table = self.devices.load();
         let found = table
             .get(&devid)
@@ -193,7 +196,7 @@ impl Pool {
         &self,
         devid: DevId,
         range: &CopyRange,
-        good: Option<&mut dyn FnMut(usize, &[u8]) -> bool>,
+        good: Option<GoodBlock<'_>>,
     ) -> Result<usize, DeviceError> {
         nonblocking::check()?;
         let logical = range.logical;

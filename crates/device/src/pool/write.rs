@@ -393,6 +393,10 @@ impl Pool {
             let (Some(item), Some(place)) = (device.item, device.joining()) else {
                 continue;
             };
+            // A flush since the change of the devices may have failed.
+            if device.replacement.is_some() {
+                self.replacement_of(device.devid)?;
+            }
             let own = Superblock {
                 dev_item: item,
                 ..superblock.clone()

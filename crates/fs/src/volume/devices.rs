@@ -41,8 +41,8 @@ impl Volume {
             block,
             item,
         })?;
-        let added = manager.space.device_items().into_iter();
-        let added = added.filter(|found| found.uuid == item.uuid).last();
+        let mut items = manager.space.device_items().into_iter();
+        let added = items.find(|found| found.uuid == item.uuid);
         Ok(added.map_or(DevId(0), |item| DevId(item.devid.get())))
     }
 

@@ -290,10 +290,15 @@ fn device_that_dies_under_load_is_replaced_without_loss() {
         let target = new_device(DEVICE_BYTES);
         let counts = replace(&volume, 2, &target);
         assert_eq!(counts.uncorrectable, 0, "{data:?}");
-        write(&volume, 3);
         volume.close().unwrap();
         drop(volume);
         devices[1] = target;
+        let volume = open(&devices, &quiet()).unwrap();
+        let errors = volume.pool().error_counts(DevId(2)).unwrap();
+        assert_eq!(errors, [0; 5], "{data:?}: counts of the new device");
+        write(&volume, 3);
+        volume.close().unwrap();
+        drop(volume);
         check(&devices).unwrap_or_else(|error| panic!("{data:?}: {error}"));
         damage(&devices[0]);
         let volume = open(&devices, &quiet()).unwrap();

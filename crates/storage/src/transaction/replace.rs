@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use ubtrfs_device::{BlockDevice, CopyRange, STRIPE_LEN};
+use ubtrfs_device::{BlockDevice, CopyRange, GoodBlock, STRIPE_LEN};
 use ubtrfs_format::check::{Expect, check_block};
 use ubtrfs_format::ids::{DevId, Logical, RootId, Transid};
 use ubtrfs_format::item::{DevReplaceItem, ExtentFlags, ExtentHead, FileTime};
@@ -24,6 +24,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::FromBytes;
 
 use super::manager::TransactionManager;
+use super::reservation::EditEstimate;
 use crate::csum_tree::data_csums;
 use crate::error::{DeviceSetError, Error, Result};
 use crate::range_set::RangeSet;
@@ -120,12 +121,26 @@ impl TransactionManager {
             Ok(counts) => {
                 pool.finish_replacement(devid);
                 self.space.note_present(devid);
+                self.save_new_counts();
                 Ok(counts)
             }
             Err(error) => {
                 pool.cancel_replacement(devid);
                 Err(error)
             }
+        }
+    }
+
+    /// Makes the next commit save the error counts of the new device, which are 0.
+    fn save_new_counts(&self) {
+        let estimate = EditEstimate::items(1).with_global_reserve();
+        let joined = self
+            .reserve_metadata(RootId::DEV_TREE, estimate)
+            .and_then(|reservation| self.join_transaction(reservation));
+        match joined {
+            Ok(txn) => txn.edit_superblock(|edits| edits.device_errors_reset = true),
+            // A later commit saves them.
+            Err(error) => tracing::warn!(%error, "the error counts are not saved yet"),
         }
     }
 
@@ -220,8 +235,7 @@ impl Copy<'_> {
                     block_bytes: sector as usize,
                 };
                 let mut good = |index: usize, bytes: &[u8]| sums.matches(first + index, bytes);
-                let good: Option<&mut dyn FnMut(usize, &[u8]) -> bool> =
-                    if has_sum { Some(&mut good) } else { None };
+                let good: Option<GoodBlock<'_>> = if has_sum { Some(&mut good) } else { None };
                 self.copy(&part, good)?;
                 first = end;
             }
@@ -241,11 +255,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn copy(
-        &mut self,
-        range: &CopyRange,
-        good: Option<&mut dyn FnMut(usize, &[u8]) -> bool>,
-    ) -> Result<()> {
+    fn copy(&mut self, range: &CopyRange, good: Option<GoodBlock<'_>>) -> Result<()> {
         let pool = self.manager.roots.pool();
         if !pool.is_on_device(self.devid, range.logical, range.len as u64) {
             return Ok(());

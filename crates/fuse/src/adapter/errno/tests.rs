@@ -54,6 +54,8 @@ fn failing_device_is_eio_and_damage_is_not() {
         Flush: DeviceError::Flush { path: path(), source: full() } => IO;
         Discard: DeviceError::Discard { path: path(), offset: 0, len: 1, source: full() } => IO;
         NoCopy: DeviceError::NoCopy { logical: AT } => ROFS;
+        NoReplacement: DeviceError::NoReplacement { devid: DEVICE } => INVAL;
+        ReplacementFailed: DeviceError::ReplacementFailed { path: path(), reason: String::new() } => IO;
         ParityWrite: DeviceError::ParityWrite { logical: AT } => ROFS;
         NotBtrfs: DeviceError::NotBtrfs { path: path(), holds: None } => INVAL;
         TotalBytes: DeviceError::TotalBytes { total_bytes: 1, devices_bytes: 2 } => ROFS;
