@@ -124,7 +124,7 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// - no such device (`ENODEV`), or it is missing
+    /// - no such device (`NotFound`), or it is missing
     /// - a block device has another size (`FileTooLarge`), or the size is too small (`InvalidInput`)
     /// - no space below the new end for the block groups beyond it (`StorageFull`)
     /// - another change of the devices is in progress (`ResourceBusy`)
@@ -151,7 +151,7 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// - no such device (`ENODEV`)
+    /// - no such device (`NotFound`)
     /// - the profiles of the volume need it, or it is the only one (`InvalidInput`)
     /// - no space for its block groups on the other devices (`StorageFull`)
     /// - another change of the devices is in progress (`ResourceBusy`)
@@ -190,7 +190,7 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// - no such device (`ENODEV`); the new one is smaller (`InvalidInput`)
+    /// - no such device (`NotFound`); the new one is smaller (`InvalidInput`)
     /// - the errors of [`Volume::add_device`]
     /// - `progress` cancelled it (`Interrupted`), and the old device stays
     pub fn replace_device(

@@ -42,14 +42,15 @@ impl DeviceSetError {
     /// Returns the errno that Linux has for the same failure.
     pub fn errno(&self) -> Errno {
         match self {
-            DeviceSetError::NoSuchDevice(_) | DeviceSetError::Missing(_) => Errno::NODEV,
-            DeviceSetError::NoneMissing => Errno::NOENT,
+            DeviceSetError::NoSuchDevice(_)
+            | DeviceSetError::Missing(_)
+            | DeviceSetError::NoneMissing => Errno::NOENT,
             DeviceSetError::OfSeed(_) => Errno::ROFS,
             DeviceSetError::OnlyDevice
             | DeviceSetError::BelowMinimum(_)
             | DeviceSetError::TargetTooSmall { .. }
             | DeviceSetError::TooSmall(_) => Errno::INVAL,
-            DeviceSetError::Ended => Errno::CANCELED,
+            DeviceSetError::Ended => Errno::INTR,
             DeviceSetError::InTheWay { .. } => Errno::NOSPC,
             DeviceSetError::BeyondDevice { .. } => Errno::FBIG,
             DeviceSetError::InProgress => Errno::BUSY,

@@ -194,8 +194,8 @@ answers!(space, SpaceError, engine_of, {
 } nested DeviceSet);
 
 answers!(device_set, DeviceSetError, engine_of, {
-    NoSuchDevice: DeviceSetError::NoSuchDevice(DEVICE) => NODEV, Kind::Other;
-    Missing: DeviceSetError::Missing(DEVICE) => NODEV, Kind::Other;
+    NoSuchDevice: DeviceSetError::NoSuchDevice(DEVICE) => NOENT, Kind::NotFound;
+    Missing: DeviceSetError::Missing(DEVICE) => NOENT, Kind::NotFound;
     OfSeed: DeviceSetError::OfSeed(DEVICE) => ROFS, Kind::ReadOnlyFilesystem;
     NoneMissing: DeviceSetError::NoneMissing => NOENT, Kind::NotFound;
     OnlyDevice: DeviceSetError::OnlyDevice => INVAL, Kind::InvalidInput;
@@ -204,7 +204,7 @@ answers!(device_set, DeviceSetError, engine_of, {
     TooSmall: DeviceSetError::TooSmall(1) => INVAL, Kind::InvalidInput;
     BeyondDevice: DeviceSetError::BeyondDevice { devid: DEVICE, len_bytes: 1 } => FBIG, Kind::FileTooLarge;
     TargetTooSmall: DeviceSetError::TargetTooSmall { len_bytes: 1, wanted: 2 } => INVAL, Kind::InvalidInput;
-    Ended: DeviceSetError::Ended => CANCELED, Kind::Other;
+    Ended: DeviceSetError::Ended => INTR, Kind::Interrupted;
     InProgress: DeviceSetError::InProgress => BUSY, Kind::ResourceBusy;
 });
 
