@@ -138,7 +138,7 @@ impl TransactionManager {
             .reserve_metadata(RootId::DEV_TREE, estimate)
             .and_then(|reservation| self.join_transaction(reservation));
         match joined {
-            Ok(txn) => txn.edit_superblock(|edits| edits.device_errors_reset = true),
+            Ok(txn) => txn.edit_superblock(|edits| edits.device_errors_changed = true),
             // A later commit saves them.
             Err(error) => tracing::warn!(%error, "the error counts are not saved yet"),
         }
