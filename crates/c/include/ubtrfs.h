@@ -773,8 +773,8 @@ void ubtrfs_check_options_free(struct ubtrfs_check_options *options);
  *   transaction.
  * - "tree_root": a number. Uses the root tree at this logical address.
  * - "chunk_root": a number. Uses the chunk tree at this logical address.
- * - "scan": a path. Adds a file or a folder to the search for other devices, as for opening.
  * - "volume": a text. Chooses the volume if the disks hold several, as for opening.
+ * - "scan": a path. Adds a file or a folder to the search for other devices, as for opening.
  */
 int ubtrfs_check_options_set(struct ubtrfs_check_options *options,
                              const char *name,
@@ -1328,8 +1328,6 @@ void ubtrfs_receive_options_free(struct ubtrfs_receive_options *options);
  * - "strict_attributes": true or false. Fails at attributes of NAS makers, which no other system has. By default they
  *   are left out, and a warning is logged with their names and numbers.
  * - "all_streams": true or false. Receives all concatenated streams. By default nothing after the first stream is read.
- * - "strict_attributes": true or false. Fails at the first extended attribute that the volume cannot have. By default
- *   such attributes are left out.
  */
 int ubtrfs_receive_options_set(struct ubtrfs_receive_options *options,
                                const char *name,
