@@ -181,6 +181,17 @@ impl Volume {
         Ok(())
     }
 
+    /// Begins a scrub, which devices must outlive. The guard ends it. Several scrubs can run at the same time.
+    ///
+    /// Errors: a change of the devices is in progress.
+    pub fn begin_scrub(&self) -> Result<Option<impl Drop + '_>> {
+        if !self.is_writable() {
+            return Ok(None);
+        }
+        let manager = self.inodes.transactions()?;
+        Ok(Some(manager.exclusive.begin_scrub()?))
+    }
+
     fn device_changes(&self) -> Result<&Arc<TransactionManager>> {
         nonblocking::check()?;
         let manager = self.inodes.transactions()?;

@@ -13,7 +13,7 @@ impl Volume {
     /// The volume stays in use. Nothing that snapshots or files share becomes unshared. The last group of a kind stays,
     /// empty. `progress` receives the copied bytes, and can cancel between batches.
     ///
-    /// Errors: read-only volume; no such group, or another thread empties it; no space for its extents; damaged trees.
+    /// Errors: read-only volume; no such group; another exclusive operation or a scrub is in progress; no space for its extents; damaged trees.
     /// Data without checksum that no device returns. A subvolume that is held as a [`crate::Snapshot`]. Cancelled.
     /// All batches before the error are kept.
     pub fn relocate(
@@ -24,6 +24,7 @@ impl Volume {
     ) -> Result<RelocationReport> {
         self.roots.check_process()?;
         let manager = self.inodes.transactions()?;
+        let _turn = manager.exclusive.begin()?;
         Ok(manager.relocate_group(start, options, progress)?)
     }
 }

@@ -56,7 +56,8 @@ impl Findings {
 /// `progress` receives [`Event::Scrub`]. A scrub that it cancels returns its report all the same.
 ///
 /// # Errors
-/// There is no such device; the volume is read-only, and the scrub is not; the commit failed.
+/// There is no such device; a change of the devices is in progress; the volume is read-only, and the scrub is not; the
+/// commit failed.
 pub fn scrub_volume(
     volume: &Volume,
     options: &ScrubOptions,
@@ -65,6 +66,7 @@ pub fn scrub_volume(
     if !options.read_only && !volume.is_writable() {
         return Err(ScrubError::ReadOnly);
     }
+    let _turn = volume.begin_scrub()?;
     if !options.read_only {
         // The scrub reads the last commit.
         let _entered = volume.enter();

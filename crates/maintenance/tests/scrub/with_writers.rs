@@ -1,10 +1,13 @@
 //! Scrubs of an open volume while other threads change it.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use ubtrfs_device::progress::Event;
 use ubtrfs_format::block_group_flags::Profile;
-use ubtrfs_format::ids::RootId;
+use ubtrfs_format::ids::{DevId, RootId};
+use ubtrfs_fs::{DeviceSetError, Error};
 use ubtrfs_maintenance::ScrubError;
 use ubtrfs_maintenance::scrub::{ScrubOptions, scrub_volume};
 
@@ -90,4 +93,25 @@ fn volume_that_is_open_for_reading_is_not_repaired() {
         ..ScrubOptions::default()
     };
     assert!(scrub_volume(&volume, &options, &mut ()).unwrap().is_clean());
+}
+
+/// A scrub keeps using its devices, so that they stay until it has ended.
+#[test]
+fn devices_do_not_change_during_a_scrub() {
+    let disks = Disks::filled(2, Profile::Raid1, Profile::Raid1);
+    let volume = disks.open_for_writing();
+    let bytes = volume.pool().devices()[0].len_bytes.unwrap();
+    let mut refused = 0;
+    let mut try_to_change = |_: &Event<'_>| {
+        let resized = volume.resize_device(DevId(1), bytes, &mut ());
+        assert!(
+            matches!(resized, Err(Error::DeviceSet(DeviceSetError::InProgress))),
+            "{resized:?}"
+        );
+        refused += 1;
+        ControlFlow::Continue(())
+    };
+    let report = scrub_volume(&volume, &ScrubOptions::default(), &mut try_to_change).unwrap();
+    assert!(report.is_clean() && refused > 0);
+    volume.resize_device(DevId(1), bytes, &mut ()).unwrap();
 }

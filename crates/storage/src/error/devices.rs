@@ -33,8 +33,8 @@ pub enum DeviceSetError {
     TargetTooSmall { len_bytes: u64, wanted: u64 },
     #[error("the replacement was ended")]
     Ended,
-    /// Another change of the devices is in progress.
-    #[error("add/delete/balance/replace/resize operation in progress")]
+    /// Another change of the devices or a scrub is in progress.
+    #[error("add/delete/balance/replace/resize/scrub operation in progress")]
     InProgress,
 }
 
