@@ -1,5 +1,7 @@
-//! The turn of operations that exclude each other, as in the kernel: adding, removing, resizing and replacing a device,
-//! and emptying a block group on request. Scrubs share a turn, and exclude these: they keep using a device that leaves.
+//! The turn of operations that exclude each other, as in the kernel.
+//!
+//! These are changes of the devices, and emptying a block group on request. Scrubs share a turn, and exclude them: a
+//! scrub keeps using a device that leaves.
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
