@@ -87,6 +87,21 @@ fn compare_all(what: &str, devices: &[PathBuf]) {
     }
 }
 
+/// Numbers of a limit above 2^63 are negative in the dump of btrfs-progs.
+#[test]
+fn dumps_of_huge_quota_limits_are_those_of_btrfs_progs() {
+    if !ready("dumps of huge quota limits") {
+        return;
+    }
+    let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mount = volume.mount("").unwrap();
+    let at = [mount.path().to_owned()];
+    run("btrfs", &["quota", "enable"], &at);
+    run("btrfs", &["qgroup", "limit", "10E"], &at);
+    mount.unmount().unwrap();
+    compare("limits", &["dump-tree", "-t", "quota"], volume.devices());
+}
+
 /// DUMP-2: dumps in many pieces end, and contain each block once.
 #[test]
 fn dumps_of_varied_volumes_are_those_of_btrfs_progs() {

@@ -62,8 +62,18 @@ pub(super) fn info(out: &mut dyn Write, info: &QgroupInfoItem) -> io::Result<()>
 
 pub(super) fn limit(out: &mut dyn Write, limit: &QgroupLimitItem) -> io::Result<()> {
     writeln!(out, "\t\tflags {:x}", limit.flags.get())?;
-    line!(out, limit: "max_referenced" = limit.max_rfer, "max_exclusive" = limit.max_excl)?;
-    line!(out, limit: "rsv_referenced" = limit.rsv_rfer, "rsv_exclusive" = limit.rsv_excl)
+    // btrfs-progs prints these as signed. Fields without a flag hold whatever the memory of its makers had.
+    let signed = |number: U64| number.get().cast_signed();
+    let (referenced, exclusive) = (signed(limit.max_rfer), signed(limit.max_excl));
+    writeln!(
+        out,
+        "\t\tmax_referenced {referenced} max_exclusive {exclusive}"
+    )?;
+    let (referenced, exclusive) = (signed(limit.rsv_rfer), signed(limit.rsv_excl));
+    writeln!(
+        out,
+        "\t\trsv_referenced {referenced} rsv_exclusive {exclusive}"
+    )
 }
 
 pub(super) fn temporary(out: &mut dyn Write, key: Key, item: &[u8]) -> io::Result<()> {
