@@ -112,7 +112,14 @@ impl Meaning {
             .find_map(|before| Some(both.find(&before)? + before.len()));
         let rest = &both[begin.unwrap_or_else(|| panic!("{group}: {both}"))..];
         let is_of_name = |letter: &char| letter.is_ascii_lowercase() || *letter == '-';
-        Meaning::One(rest.chars().take_while(is_of_name).collect())
+        let name: String = rest.chars().take_while(is_of_name).collect();
+        // The help of ours has the first name of a command only.
+        let is_second_name = (group, &*name) == ("device", "delete");
+        Meaning::One(if is_second_name {
+            "remove".to_owned()
+        } else {
+            name
+        })
     }
 }
 
@@ -224,8 +231,8 @@ fn names_mean_commands_of_btrfs_progs_only() {
         "ERROR: 'balance' is not supported by ubtrfs\n"
     );
     assert_eq!(
-        said("fi re 1G /"),
-        "ERROR: 'filesystem resize' is not supported by ubtrfs\n"
+        said("fi def /"),
+        "ERROR: 'filesystem defragment' is not supported by ubtrfs\n"
     );
     assert!(said("filesystem stats /").starts_with("btrfs filesystem: unknown token 'stats'\n"));
     assert!(said("subvolume diff a b").starts_with("btrfs subvolume: unknown token 'diff'\n"));

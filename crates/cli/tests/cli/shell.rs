@@ -165,7 +165,7 @@ fn reading_shells_share_an_image() {
 #[test]
 fn lines_take_and_refuse_what_the_command_line_does() {
     let (_scratch, image) = empty_volume();
-    let script = "subvolume create -q a\nrm -v nothing\nfilesystem resize 1G\n\
+    let script = "subvolume create -q a\nrm -v nothing\nfilesystem defragment a\n\
                   mkdir --format json b\nsubvolume create -i 0/5 c\nmkdir d\n";
     let output = run(&image, ["--keep-going"], script);
     assert_eq!(stdout(&output), "");
@@ -173,7 +173,7 @@ fn lines_take_and_refuse_what_the_command_line_does() {
     assert_eq!(
         lines[1..],
         [
-            "ERROR: line 3: 'filesystem resize' is not supported by ubtrfs",
+            "ERROR: line 3: 'filesystem defragment' is not supported by ubtrfs",
             "ERROR: line 4: output format json is unsupported for this command",
             "ERROR: line 5: -i is not supported: ubtrfs does not write quota groups",
         ]
