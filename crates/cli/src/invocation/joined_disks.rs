@@ -39,6 +39,15 @@ fn join_with(
         _ => 0,
     };
     let candidates = operands.len().saturating_sub(destinations);
+    let is_whole = |at: usize| DeviceName::split(&args[at]).0.as_os_str() == args[at];
+    // Nothing is looked at without need: a path may be in a mount whose server does not answer.
+    if operands[..candidates]
+        .iter()
+        .skip(1)
+        .all(|&at| is_whole(at))
+    {
+        return args;
+    }
     let mut joined = args.clone();
     let mut is_joined = vec![false; args.len()];
     let mut before: Vec<usize> = Vec::new();
@@ -50,13 +59,11 @@ fn join_with(
             .or_else(|| positionals.last().filter(|last| takes_several(last)))
             .or_else(|| positionals.first().filter(|first| takes_several(first)))
             .is_some_and(|place| names_volume(place));
-        let (name, _) = DeviceName::split(arg);
-        let is_whole = name.as_os_str() == arg;
-        if is_place && is_whole && is_part(arg) {
+        if is_place && is_whole(at) && is_part(arg) {
             before.push(at);
             continue;
         }
-        if is_place && !is_whole && !before.is_empty() {
+        if is_place && !is_whole(at) && !before.is_empty() {
             let names = before.iter().chain([&at]);
             joined[at] = join(names.map(|&at| args[at].as_os_str()));
             before.iter().for_each(|&at| is_joined[at] = true);

@@ -63,3 +63,13 @@ fn other_operands_stay_apart() {
         assert_eq!(joined(line), line);
     }
 }
+
+/// A look at a path in a mount whose server is stopped would wait for it.
+#[test]
+fn operands_without_a_path_after_them_are_not_looked_at() {
+    for line in ["u umount /mnt", "u ls disk1 disk2", "u cat disk1:/a"] {
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let is_part = |name: &OsStr| panic!("{line}: {} is looked at", name.display());
+        assert_eq!(join_with(&definition(), args.clone(), 1, &is_part), args);
+    }
+}
