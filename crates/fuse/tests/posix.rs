@@ -102,6 +102,13 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     ("while_it_changes: made since", LISTING),
 ];
+/// Further ones with the option `writeback`.
+const KNOWN_WITH_WRITEBACK: &[(&str, &str)] = &[
+    ("moving_times: times moved by punch of a hole", OWN_TIMES),
+    ("moving_times: times moved by flags", OWN_TIMES),
+];
+const OWN_TIMES: &str = "With `writeback` Linux keeps the times of open files itself. It moves them before it knows whether anything \
+    changes, and takes no other change time from the server.";
 const CLONES: &str = "Linux hands no clones to a FUSE server.";
 const FLAGS: &str = "Linux does not know the flags of a file: what they forbid is refused when it is done, to whoever does it, and \
     not when the file is opened. With the option `opens` it is refused then.";
@@ -133,7 +140,9 @@ fn compare(way: &str, theirs: &[Answer], ours: &[Answer]) {
         if their.came == our.came {
             continue;
         }
-        match KNOWN.iter().find(|(what, _)| their.what.starts_with(what)) {
+        let further = KNOWN_WITH_WRITEBACK.iter().filter(|_| way == "writeback");
+        let mut known = KNOWN.iter().chain(further);
+        match known.find(|(what, _)| their.what.starts_with(what)) {
             Some((what, _)) => *met.entry(what).or_default() += 1,
             None => differing.push(format!(
                 "{}\n  kernel {}\n  ours   {}",
